@@ -29,6 +29,9 @@ def test_views_share_one_count_and_keep_the_whole_storage_alive():
         assert memory.live == 4000, "ten rows live as long as one of them"
         del row
         assert memory.live == 0
+        gappy = torch.empty_strided((2, 1), (100, 1))
+        assert memory.live == 101 * 4, "bytes of the storage, not of the elements"
+        del gappy
 
 
 def test_what_was_there_before_does_not_count_not_even_through_a_view():
@@ -45,12 +48,14 @@ def test_what_was_there_before_does_not_count_not_even_through_a_view():
 def test_the_trace_and_reset_peak():
     with LiveBytes() as memory:
         a = torch.zeros(1000)
+        kept = torch.zeros(5)
         del a
         memory.reset_peak()
+        assert memory.peak == 20, "a fresh peak starts at what is alive"
         b = torch.zeros(10)
-    assert memory.trace == [4000, 40]
-    assert memory.peak == 40
-    del b
+    assert memory.trace == [4000, 4020, 60]
+    assert memory.peak == 60
+    del b, kept
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4, 8])

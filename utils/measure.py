@@ -15,10 +15,10 @@ class LiveBytes(TorchDispatchMode):
     memory.peak    the most there were after any operation (reset_peak() starts it afresh)
     memory.trace   bytes alive after each operation, in order: a list to draw
 
-    A storage counts once, however many views share it, from the operation that returns it until its last owner
-    lets go; storages that existed before the block never count. It asks the tensors, not an allocator, so meta
-    tensors count as if they were real. It does not see scratch memory that an operation takes and gives back
-    within itself, nor an allocator's rounding.
+    A storage counts once, however many views share it, from the operation that returns it until its last
+    owner lets go; storages that existed before the block never count. It asks the tensors, not an allocator,
+    so meta tensors count as if they were real. It does not see scratch memory that an operation takes and
+    gives back within itself, nor an allocator's rounding.
     """
 
     def __init__(self):

@@ -1,0 +1,1 @@
+"""The machinery that runs the course: reads and executes lectures, keeps the ledger. Nothing imports it."""

@@ -1,0 +1,131 @@
+"""Read a lecture: its cells, its claims, the proof of each. Nothing here runs anything."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+CLAIM = re.compile(r"\*\*(Claim|Folklore) (\d+)\.(\d+)\.\*\*\s*")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell as it stands in the file; `raw` is its JSON object."""
+
+    index: int
+    kind: str  # "markdown", "code" or "raw"
+    id: str
+    source: str
+    tags: tuple[str, ...]
+    raw: dict
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim and the code cell right after it; `proof` is None where another kind of cell follows."""
+
+    lecture: int
+    position: int
+    kind: str  # "Claim" or "Folklore"
+    text: str
+    cell: Cell
+    proof: Cell | None
+
+    @property
+    def number(self) -> str:
+        return f"{self.lecture}.{self.position}"
+
+    @property
+    def proof_hash(self) -> str | None:
+        return source_hash(self.proof.source) if self.proof else None
+
+
+@dataclass(frozen=True)
+class Lecture:
+    """A notebook, read. `number` is None where the file's name does not start with two digits."""
+
+    path: Path
+    number: int | None
+    title: str
+    cells: tuple[Cell, ...]
+    claims: tuple[Claim, ...]
+    raw: dict
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def code(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.kind == "code")
+
+    @property
+    def parameters(self) -> Cell | None:
+        return next((cell for cell in self.code if "parameters" in cell.tags), None)
+
+
+def read(path: str | Path) -> Lecture:
+    """The lecture in the file `path`. Raises ValueError, naming it, if it is not a notebook of format 4."""
+    path = Path(path)
+    raw = load(path)
+    cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
+    number = re.match(r"\d\d(?=[a-z]?_)", path.stem)
+    return Lecture(
+        path, int(number[0]) if number else None, _title(cells) or path.stem, cells, _claims(cells), raw
+    )
+
+
+def load(path: Path) -> dict:
+    """The notebook's JSON with its shape checked as far as the course relies on it."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path}: not a notebook ({error}): restore the file or save it again from Jupyter"
+        ) from error
+    cells = raw.get("cells") if isinstance(raw, dict) else None
+    if not isinstance(cells, list) or raw.get("nbformat") != 4:
+        raise ValueError(f"{path}: not a notebook of format 4: open it in Jupyter and save it again")
+    for index, cell in enumerate(cells):
+        if (
+            not isinstance(cell, dict)
+            or cell.get("cell_type") not in ("markdown", "code", "raw")
+            or "source" not in cell
+        ):
+            raise ValueError(
+                f"{path}: cell {index} (counted from 0) is not a markdown, code or raw cell with a source"
+            )
+    return raw
+
+
+def source_hash(source: str) -> str:
+    """SHA-256 of a cell's source without line endings' kind, trailing blanks and outer blank lines."""
+    lines = [line.rstrip() for line in source.strip().splitlines()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def text_of(value: str | list[str]) -> str:
+    """The text of a source or an output, which the format stores as a string or as a list of lines."""
+    return value if isinstance(value, str) else "".join(value)
+
+
+def _cell(index: int, raw: dict) -> Cell:
+    tags = raw.get("metadata", {}).get("tags", [])
+    return Cell(index, raw["cell_type"], raw.get("id", ""), text_of(raw["source"]), tuple(tags), raw)
+
+
+def _title(cells: tuple[Cell, ...]) -> str:
+    lines = (line for cell in cells if cell.kind == "markdown" for line in cell.source.splitlines())
+    return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), "")
+
+
+def _claims(cells: tuple[Cell, ...]) -> tuple[Claim, ...]:
+    claims = []
+    for cell, after in zip(cells, [*cells[1:], None], strict=True):
+        head = CLAIM.match(cell.source) if cell.kind == "markdown" else None
+        if head:
+            proof = after if after is not None and after.kind == "code" else None
+            text = " ".join(cell.source[head.end() :].split("\n\n")[0].split())
+            claims.append(Claim(int(head[2]), int(head[3]), head[1], text, cell, proof))
+    return tuple(claims)

@@ -3,6 +3,8 @@
 import ast
 from contextlib import contextmanager
 
+from _pytest.assertion.rewrite import rewrite_asserts  # private to pytest: pinned, and covered by a test
+
 NOT_VERIFIED = "not verified here:"
 
 
@@ -33,9 +35,6 @@ class _ExplainAsserts(ast.NodeTransformer):
     """pytest's assertion rewriting, applied to each cell."""
 
     def visit(self, node):
-        # Private to pytest, pinned in requirements.txt and covered by a test; an assert without it still fails, only mutely.
-        from _pytest.assertion.rewrite import rewrite_asserts  # noqa: PLC0415  (pytest is not needed outside notebooks)
-
         if isinstance(node, ast.Module):
             rewrite_asserts(node, b"")
         return node
@@ -47,7 +46,7 @@ def explain_asserts() -> None:
     Does nothing outside IPython; calling it twice is the same as calling it once.
     """
     try:
-        shell = get_ipython()  # noqa: F821  (IPython puts it into builtins)
+        shell = get_ipython()
     except NameError:
         return
     if not any(isinstance(t, _ExplainAsserts) for t in shell.ast_transformers):

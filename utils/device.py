@@ -4,6 +4,7 @@ import os
 import platform
 import random
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ def pick_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} is not available here ({str(error).splitlines()[0]}): try 'auto' or 'cpu'") from error
+        raise ValueError(
+            f"device {name!r} is not available here ({str(error).splitlines()[0]}): try 'auto' or 'cpu'"
+        ) from error
     return device
 
 
@@ -57,3 +60,78 @@ def set_rng_state(state: dict) -> None:
     kind, keys, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     random.setstate(state["python"])
+
+
+@contextmanager
+def own_random_streams(seed: int | None = None):
+    """Run a block on random streams of its own (seeded, if a seed is given) and put the caller's back afterwards."""
+    kept = rng_state()
+    try:
+        if seed is not None:
+            seed_everything(seed)
+        yield
+    finally:
+        set_rng_state(kept)
+
+
+@contextmanager
+def deterministic_algorithms(on: bool = True):
+    """Within the block, torch uses deterministic kernels or raises; the caller's settings come back afterwards."""
+    if not on:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+    kept = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        torch.backends.cudnn.benchmark,
+    )
+    try:
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and is about reading garbage
+        torch.backends.cudnn.benchmark = False
+        yield
+    finally:
+        torch.use_deterministic_algorithms(kept[0], warn_only=kept[1])
+        torch.utils.deterministic.fill_uninitialized_memory = kept[2]
+        torch.backends.cudnn.benchmark = kept[3]
+
+
+def fingerprint(device: torch.device) -> dict:
+    """What a run's exact bits depend on besides its config: versions, hardware, threads, and the code's commit."""
+    return {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": device.type,
+        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        **git_commit(Path(__file__).parent),
+    }
+
+
+def git_commit(folder: Path) -> dict:
+    """{"commit": hash or None, "dirty": whether files differ from it or None}, of the repository around `folder`."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")  # fails outside a repository, and in one without commits
+    changes = git("status", "--porcelain") if commit else None
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

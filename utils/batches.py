@@ -1,0 +1,164 @@
+"""Which examples make up which step, and the loader that fetches them.
+
+The order is a pure function of (seed, epoch, step): nothing is replayed to start in the middle of an epoch, and nothing
+but the step number needs to be saved. What a dataset draws at random for an example is keyed by (seed, epoch, index), so
+it is the same for any number of workers.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from utils.device import rng_state, set_rng_state
+
+CPU = torch.device("cpu")
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed from any numbers and names; unlike seed + epoch, (3, 5) and (5, 3) give different streams."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@lru_cache(maxsize=4)
+def _permutation(examples: int, seed: int, epoch: int, device: torch.device) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
+    return torch.randperm(examples, generator=generator).to(device)  # drawn on the CPU: the same on every device
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of batches: step → indices into a dataset of `examples`.
+
+    Every epoch visits every example once, in an order of its own (in index order if not `shuffle`). A last batch
+    that is short is kept, or left out with `drop_last`. Of each batch, rank r of `world` takes every world-th index.
+
+    Raises ValueError for an empty dataset, a batch size below 1, and a batch larger than the data with `drop_last`.
+    """
+
+    examples: int
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    rank: int = 0
+    world: int = 1
+    device: torch.device = CPU  # where the indices live
+
+    def __post_init__(self):
+        if self.examples < 1:
+            raise ValueError("the dataset is empty: nothing to train or evaluate on")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}: it must be at least 1")
+        if self.steps_per_epoch < 1:
+            raise ValueError(
+                f"batch_size {self.batch_size} is larger than the data ({self.examples} examples) and drop_last "
+                "leaves out every batch: use a smaller batch or drop_last=False"
+            )
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank {self.rank} is not one of {self.world} ranks")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        full, rest = divmod(self.examples, self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def epoch(self, step: int) -> int:
+        """The epoch that `step` (counted from 0 over the whole run) belongs to."""
+        return step // self.steps_per_epoch
+
+    def indices(self, step: int) -> torch.Tensor:
+        """Indices (B,) of this rank's examples at `step`."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
+        if self.shuffle:
+            chosen = _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
+        else:
+            chosen = torch.arange(start, stop, device=self.device)
+        return chosen[self.rank :: self.world] if self.world > 1 else chosen
+
+
+class _Fetch(Dataset):
+    """Answers (epoch, indices) with a batch, whoever asks: this process or a worker."""
+
+    def __init__(self, dataset: Dataset, seed: int):
+        self.dataset, self.seed = dataset, seed
+
+    def __getitems__(self, key: tuple[int, torch.Tensor | list[int]]):
+        epoch, indices = key
+        if getattr(self.dataset, "pure", False):
+            return self.dataset.__getitems__(indices)
+        kept = rng_state()  # what an example draws must not move the streams of the model
+        try:
+            return default_collate([self._example(epoch, int(index)) for index in indices])
+        finally:
+            set_rng_state(kept)
+
+    def _example(self, epoch: int, index: int):
+        seed = derive_seed(self.seed, "example", epoch, index)
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
+        random.seed(seed)
+        return self.dataset[index]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What the workers are asked for, one key a step."""
+
+    order: Order
+    steps: range
+
+    def __iter__(self):
+        for step in self.steps:
+            yield self.order.epoch(step), self.order.indices(step).tolist()
+
+
+def batches(
+    dataset: Dataset,
+    order: Order,
+    start: int,
+    stop: int,
+    *,
+    workers: int = 0,
+    prefetch: int = 2,
+    persistent: bool = True,
+    pin: bool = False,
+) -> Iterator:
+    """The batches of steps `start` … `stop` - 1, the same for any number of workers and any `start`.
+
+    A dataset with the attribute `pure = True` promises that an example depends on its index alone and is fetched a batch
+    at a time by `__getitems__(indices)`. Of any other, `dataset[index]` is called with the global streams of torch, NumPy
+    and Python seeded for (seed, epoch, index); a generator of its own that it carries along is outside this promise.
+
+    workers: processes that fetch ahead, `prefetch` batches each. persistent: keep them over epochs instead of starting
+    new ones. pin: hand out page-locked memory, which a GPU copies from without waiting.
+    """
+    fetch = _Fetch(dataset, order.seed)
+    if workers == 0:
+        for step in range(start, stop):
+            yield fetch.__getitems__((order.epoch(step), order.indices(step)))
+        return
+    first = start
+    while first < stop:
+        last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
+        yield from DataLoader(
+            fetch,
+            batch_sampler=_Keys(order, range(first, last)),
+            num_workers=workers,
+            prefetch_factor=prefetch,
+            collate_fn=_as_is,
+            pin_memory=pin,
+            generator=torch.Generator(),  # else starting the loader draws from the global stream
+        )
+        first = last
+
+
+def _as_is(batch):
+    return batch

@@ -1,0 +1,118 @@
+"""Checkpoints: saved whole or not at all, loaded only if every byte is as it was written.
+
+One file each. It is written under a temporary name, flushed to the disk, and then renamed to a name that holds the digest
+of its bytes: the rename is the commit. A file that a crash cut short never gets such a name, and one that was
+damaged later no longer matches it.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import torch
+
+_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9})-(?P<digest>[0-9a-f]{16})\.pt")
+
+
+class _Hashing:
+    """A file that also hashes what passes through it."""
+
+    def __init__(self, file):
+        self.file, self.sha256 = file, hashlib.sha256()
+
+    def write(self, data) -> int:
+        self.sha256.update(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def save(folder: Path, step: int, state: dict, kind: str = "step") -> Path:
+    """Write `state` as the checkpoint of `step` and return its path.
+
+    `state` may hold tensors, numbers, strings and containers of these: what loads without running code.
+
+    Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
+    """
+    temporary = folder / f".tmp-{kind}-{step:09d}-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            hashing = _Hashing(file)
+            torch.save(state, hashing)
+            file.flush()
+            os.fsync(file.fileno())
+        path = folder / f"{kind}-{step:09d}-{hashing.sha256.hexdigest()[:16]}.pt"
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    except (OSError, RuntimeError) as error:  # torch wraps some write errors in RuntimeError
+        _remove(temporary)
+        raise RuntimeError(
+            f"the checkpoint of step {step} could not be written to {folder}: {error}. Earlier checkpoints are intact: "
+            "free space or choose another folder, then start again to resume"
+        ) from error
+    return path
+
+
+def find(folder: Path, kind: str = "step") -> list[Path]:
+    """All committed checkpoints of this kind, oldest first, without looking inside them."""
+    names = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("*.pt"))
+    found = [(int(match["step"]), path) for path, match in names if match and match["kind"] == kind]
+    return [path for _, path in sorted(found)]
+
+
+def load(path: Path) -> dict:
+    """The state in one file, tensors on the CPU. Never runs code from the file.
+
+    Raises ValueError if the bytes are not those that were saved, or hold anything but data.
+    """
+    path = Path(path)
+    match = _NAME.fullmatch(path.name)
+    if not match:
+        raise ValueError(f"{path.name} is not the name of a checkpoint (kind-step-digest.pt): was it renamed?")
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        if digest != match["digest"]:
+            raise ValueError(f"{path.name} is damaged: its bytes have digest {digest}, its name says {match['digest']}")
+        file.seek(0)
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever the unpickler refuses with
+            raise ValueError(f"{path.name} is not a checkpoint of plain data: {error}") from error
+
+
+def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
+    """The newest checkpoint that is whole, or None if there is none; each broken one is named by `say` and skipped."""
+    for path in reversed(find(folder, kind)):
+        try:
+            return load(path)
+        except (ValueError, OSError) as error:
+            say(f"skipped a checkpoint: {error}")
+    return None
+
+
+def prune(folder: Path, keep: int, kind: str = "step") -> None:
+    """Delete all but the newest `keep` of this kind, and what crashed saves left behind."""
+    for path in find(folder, kind)[:-keep]:
+        _remove(path)
+    for path in Path(folder).glob(".tmp-*"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # a leftover costs space, not correctness
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    if os.name == "nt":
+        return  # Windows cannot open a folder
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,93 @@
+"""What keeps a bad moment from doing harm: gradients that are not finite, memory that runs out, a SIGTERM."""
+
+import signal
+import threading
+
+import torch
+from torch import Tensor, nn
+
+SIGTERM_EXIT = 128 + signal.SIGTERM  # 143, what a shell reports for a process that SIGTERM ended
+
+
+class Guard:
+    """Keeps an update that is not finite from the weights, on the device; the host may learn of it later.
+
+    The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
+    With `final`, everything after the first bad step is blocked too, so that whoever raises later raises on the
+    weights of the step before it.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, final: bool):
+        self.final = final
+        self.found_inf = torch.zeros((), device=device)
+        self.blocked = torch.zeros((), device=device)  # updates blocked so far
+        self.streak = torch.zeros((), device=device)  # of these, the newest in a row
+        self.longest = torch.zeros((), device=device)  # the longest such row
+        optimizer.found_inf = self.found_inf
+
+    def block_unless_finite(self, norm: Tensor) -> None:
+        bad = norm.isfinite().logical_not_()
+        if self.final:
+            bad.logical_or_(self.blocked)
+        self.found_inf.copy_(bad)
+        self.blocked += self.found_inf
+        if not self.final:
+            self.streak.add_(1).mul_(self.found_inf)
+            torch.maximum(self.longest, self.streak, out=self.longest)
+
+    def undo_buffers(self, before: "Rewind") -> None:
+        """If the step was blocked, put back the buffers (BatchNorm has seen the bad batch)."""
+        for buffer, kept in zip(before.buffers, before.kept, strict=True):
+            buffer.copy_(torch.where(self.found_inf > 0, kept, buffer))
+
+    def state_dict(self) -> dict:
+        return {"blocked": self.blocked.item(), "streak": self.streak.item()}
+
+    def load_state_dict(self, saved: dict) -> None:
+        self.blocked.fill_(saved["blocked"])
+        self.streak.fill_(saved["streak"])
+
+
+class Rewind:
+    """The random streams and buffers as they were before a forward pass."""
+
+    def __init__(self, model: nn.Module):
+        self.buffers = list(model.buffers())
+        self.kept = [buffer.clone() for buffer in self.buffers]
+        self.cpu_stream = torch.get_rng_state()
+        self.cuda_streams = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+
+    def restore(self) -> None:
+        for buffer, kept in zip(self.buffers, self.kept, strict=True):
+            buffer.copy_(kept)
+        torch.set_rng_state(self.cpu_stream)
+        if self.cuda_streams is not None:
+            torch.cuda.set_rng_state_all(self.cuda_streams)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """On a GPU an error class of its own; a CPU's allocator raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+class Termination:
+    """While it is entered, SIGTERM only sets `asked`; the loop finishes its step, saves, and leaves.
+
+    Signals can be caught in the main thread only; elsewhere this does nothing.
+    """
+
+    def __init__(self):
+        self.asked = False
+
+    def __enter__(self) -> "Termination":
+        self.caught = threading.current_thread() is threading.main_thread()
+        if self.caught:
+            self.previous = signal.signal(signal.SIGTERM, self._ask)
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.caught:
+            signal.signal(signal.SIGTERM, self.previous)
+
+    def _ask(self, number, frame) -> None:
+        self.asked = True

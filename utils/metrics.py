@@ -1,0 +1,147 @@
+"""What is reported: sums and counts that are divided once, rates, money, and the log they are written to."""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from utils.data import IGNORE
+
+MEASURED = "measured"  # the key of a record that holds seconds and bytes: what differs from run to run
+
+
+def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats, summed over all targets but those equal to IGNORE.
+
+    logits (..., K) and targets (...) of int64. A sum, not a mean: whoever reports it divides once, by the count of all.
+    """
+    return F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORE, reduction="sum"
+    )
+
+
+def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Squared error summed over all entries; outputs and targets of one shape, because (B, 1) - (B,) is (B, B).
+
+    Raises ValueError if the shapes differ.
+    """
+    if outputs.shape != targets.shape:
+        raise ValueError(
+            f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} differ in shape: reshape one"
+        )
+    return F.mse_loss(outputs, targets, reduction="sum")
+
+
+def count_targets(targets: Tensor) -> Tensor:
+    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers. A 0-dim tensor."""
+    if targets.is_floating_point():
+        return torch.tensor(targets.numel(), device=targets.device)
+    return targets.ne(IGNORE).sum()
+
+
+def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
+    """How many targets (...) are the largest of their logits (..., K). A 0-dim tensor."""
+    return logits.argmax(-1).eq(targets).sum()
+
+
+class Mean:
+    """A mean as its sum and its count, both on the device: adding costs no synchronisation, and it is divided once.
+
+    Batches of any size may be added; a short last batch weighs what it holds.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0.0)):
+        self._sums = torch.tensor(sums, dtype=torch.float64, device=device)
+
+    def add(self, total: Tensor, count: Tensor, unless: Tensor | None = None) -> None:
+        """Add a sum over `count` items, unless `unless` is 1; all 0-dim tensors on this mean's device."""
+        both = torch.stack((total.detach(), count))
+        if unless is not None:
+            both.masked_fill_(unless > 0, 0)  # not times 0: the sum may be NaN
+        self._sums += both
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """(sum, count) as exact numbers; waits for the device."""
+        total, count = self._sums.tolist()
+        return total, count
+
+    def value(self) -> float:
+        """Sum over count. Raises ValueError if nothing was counted."""
+        total, count = self.sums
+        if count == 0:
+            raise ValueError("a mean of nothing: no target was counted (are all of them IGNORE?)")
+        return total / count
+
+    def clear(self) -> None:
+        self._sums.zero_()
+
+
+def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
+    """FLOPs of one forward and backward, counted by torch on the real thing (matmuls and convolutions; a multiply and an
+    add are 2). Leaves gradients behind."""
+    with FlopCounterMode(display=False) as counter:
+        loss(model(inputs), targets).backward()
+    return counter.get_total_flops()
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory held so far: by tensors on a GPU, by the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def gpu_utilisation(device: torch.device) -> float | None:
+    """The share of the last sample period in which some kernel ran, 0 to 1; None where no driver answers."""
+    if device.type != "cuda":
+        return None
+    try:
+        return torch.cuda.utilization(device) / 100
+    except (ModuleNotFoundError, RuntimeError):  # no pynvml, or a driver that refuses
+        return None
+
+
+def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
+    return seconds / 3600 * dollars_per_hour
+
+
+class Log:
+    """A run's history: a list of records in memory, and a line of JSON each in a file if there is one.
+
+    Floats are written so that they read back to the same bits.
+    """
+
+    def __init__(self, path: Path | None = None):
+        self.path = path
+        self.records: list[dict] = []
+
+    def resume(self, step: int) -> None:
+        """Take up the file's records up to `step` and cut off what a crashed run wrote after it."""
+        if self.path is None or not self.path.exists():
+            return
+        self.records = [r for r in map(_parse, self.path.read_text().splitlines()) if r and r["step"] <= step]
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+        os.replace(temporary, self.path)
+
+    def add(self, **record) -> dict:
+        self.records.append(record)
+        if self.path is not None:
+            with open(self.path, "a") as file:
+                file.write(json.dumps(record) + "\n")
+        return record
+
+
+def _parse(line: str) -> dict | None:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None  # the last line of a process that was killed while writing it

@@ -1,0 +1,98 @@
+"""A run's folder: its log, its checkpoints, and what must be known to judge or repeat it."""
+
+import json
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from utils import checkpoint
+from utils.config import Config, differences
+from utils.device import fingerprint
+from utils.metrics import cost_dollars
+
+BITS = ("torch", "device", "hardware", "cpu_capability", "threads")  # of a fingerprint: what a run's bits depend on
+
+
+class RunFolder:
+    """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size.
+
+    Opening it reads only; nothing is written before `begin`.
+
+    Raises ValueError if the folder holds the run of another config or of other data.
+    """
+
+    def __init__(self, path: str | Path, config: Config, examples: int):
+        self.path, self.config, self.examples = Path(path), config, examples
+        self.log, self.checkpoints = self.path / "log.jsonl", self.path / "checkpoints"
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"run={str(self.path)!r} is a file: name a folder")
+        self.metadata = self._read_metadata()
+
+    def _read_metadata(self) -> dict:
+        file = self.path / "run.json"
+        if not file.exists():
+            return {"config": asdict(self.config), "examples": self.examples, "legs": []}
+        try:
+            metadata = json.loads(file.read_text())
+            old_config, old_examples = metadata["config"], metadata["examples"]
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{file} is not the metadata of a run ({error}): choose another folder") from error
+        changed = differences(old_config, self.config)
+        if old_examples != self.examples:
+            changed.append(f"training examples: {old_examples} → {self.examples}")
+        if changed:
+            raise ValueError(
+                f"{self.path} holds a run of another config ({'; '.join(changed)}): choose another folder, or go on "
+                "with the old values"
+            )
+        return metadata
+
+    def newest(self) -> dict | None:
+        """The newest whole checkpoint; None if nothing was saved yet. Broken ones are named and skipped."""
+        return checkpoint.load_newest(self.checkpoints)
+
+    def begin(self, step: int, device: torch.device) -> None:
+        """Note that a process starts here at `step`, on which machine; say so if that changes the bits."""
+        now = fingerprint(device)
+        if step and self.metadata["legs"]:
+            before = self.metadata["legs"][-1]["fingerprint"]
+            changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
+            if changed:
+                print(f"resumed elsewhere ({'; '.join(changed)}): the run goes on, but not with the same bits")
+        self.metadata["config"] = asdict(self.config)
+        self.metadata["legs"].append({"from_step": step, "started": _now(), "fingerprint": now})
+        self._write_metadata()
+
+    def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
+        """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
+        checkpoint.save(self.checkpoints, step, state, kind)
+        checkpoint.prune(self.checkpoints, keep=self.config.keep if kind == "step" else 1, kind=kind)
+        self.metadata["legs"][-1] |= {"to_step": step, "saved": _now()}
+        self.metadata |= {"seconds": seconds, "dollars": cost_dollars(seconds, self.config.dollars_per_hour)}
+        self._write_metadata()
+
+    def _write_metadata(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.path / ".run.json.tmp"
+        temporary.write_text(json.dumps(self.metadata, indent=2) + "\n")
+        os.replace(temporary, self.path / "run.json")
+
+
+def best_weights(run: str | Path) -> dict:
+    """The weights (a state_dict) with the best validation loss of a run: of the average, if the run kept one.
+
+    Raises FileNotFoundError if the run has saved none.
+    """
+    saved = checkpoint.load_newest(Path(run) / "checkpoints", kind="best")
+    if saved is None:
+        raise FileNotFoundError(
+            f"{run} holds no best checkpoint: it needs validation data, and a validation to have run"
+        )
+    return saved["ema"] or saved["model"]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

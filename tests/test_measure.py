@@ -45,6 +45,14 @@ def test_what_was_there_before_does_not_count_not_even_through_a_view():
         del new
 
 
+def test_tensors_made_from_python_numbers_count():
+    with LiveBytes() as memory:
+        a = torch.tensor([1.0, 2.0, 3.0])
+        assert memory.live == 12
+        del a
+    assert memory.live == 0
+
+
 def test_the_trace_and_reset_peak():
     with LiveBytes() as memory:
         a = torch.zeros(1000)

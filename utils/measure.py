@@ -31,7 +31,8 @@ class LiveBytes(TorchDispatchMode):
         self.peak = self.live
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self._meet((args, kwargs), ours=False)
+        fresh = function is torch.ops.aten.lift_fresh.default  # torch.tensor(...) fills memory, then says so here
+        self._meet((args, kwargs), ours=fresh)
         result = function(*args, **(kwargs or {}))
         self._meet(result, ours=True)
         self.peak = max(self.peak, self.live)

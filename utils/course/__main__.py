@@ -28,9 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("run", help="execute the lectures and print the ledger")
-    command.add_argument(
-        "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all of notebooks/"
-    )
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all of notebooks/")
     command.add_argument("--full", action="store_true", help="the long form: all seeds, all epochs")
     command.add_argument("--jobs", type=_count, default=2, help="lectures at a time (default 2)")
     command.add_argument(
@@ -41,9 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_run)
 
-    command = commands.add_parser(
-        "tidy", help="notebooks as they are stored: no outputs, readable ids, one format"
-    )
+    command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
     command.add_argument(
         "paths", nargs="*", type=Path, metavar="PATH", help="notebooks or folders, default: notebooks/"
     )

@@ -106,9 +106,7 @@ class EveryCellEngine(NBClientEngine):
 papermill_engines.register(NAME, EveryCellEngine)
 
 
-def execute(
-    lecture: Path, output: Path, *, full: bool = False, timeout: int | None = None, progress=None
-) -> None:
+def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | None = None, progress=None) -> None:
     """Run a copy of `lecture` in its own folder and write it with outputs to `output`; no cell raises.
 
     `timeout` is in seconds per cell, None for no limit. Papermill changes the working directory of the whole

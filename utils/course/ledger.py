@@ -61,14 +61,10 @@ def judge(
         verdicts = tuple(_verdict(lecture, claim, FAILED, f"not run: {problem}") for claim in lecture.claims)
         return Result(lecture.name, lecture.title, verdicts, (("(the whole lecture)", problem),), seconds)
     stopped = executed.raw["metadata"].get(STOPPED, "not run")
-    verdicts = tuple(
-        _judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims
-    )
+    verdicts = tuple(_judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims)
     proofs = {claim.proof.index for claim in executed.claims if claim.proof}
     others = (
-        (cell, _trouble(cell, stopped))
-        for cell in executed.code
-        if cell.index not in proofs and cell.source.strip()
+        (cell, _trouble(cell, stopped)) for cell in executed.code if cell.index not in proofs and cell.source.strip()
     )
     broken = [(cell.id, trouble) for cell, trouble in others if trouble]
     return Result(lecture.name, lecture.title, verdicts, tuple(broken), seconds)
@@ -117,11 +113,7 @@ def _not_here(cell: Cell) -> str:
     streams = (text_of(output["text"]) for output in cell.raw["outputs"] if output["output_type"] == "stream")
     lines = (line for text in streams for line in text.splitlines())
     return next(
-        (
-            line[len(NOT_VERIFIED) :].strip() or "no reason given"
-            for line in lines
-            if line.startswith(NOT_VERIFIED)
-        ),
+        (line[len(NOT_VERIFIED) :].strip() or "no reason given" for line in lines if line.startswith(NOT_VERIFIED)),
         "",
     )
 
@@ -173,19 +165,16 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
 
 def summary(result: Result) -> str:
     """One lecture in one line, as it ends."""
-    counts = [f"{result.count(status)} {status}" for status in (VERIFIED, UNVERIFIED, FAILED)]
+    counts = [f"{result.count(VERIFIED)} of {len(result.verdicts)} claims verified"]
+    counts += [f"{n} {status}" for status in (UNVERIFIED, FAILED) if (n := result.count(status))]
     broken = f", {len(result.broken)} broken cells" if result.broken else ""
-    return (
-        f"{'✗' if result.red else '✓'} {_label(result)}: {', '.join(counts)}{broken}, {result.seconds:.1f} s"
-    )
+    return f"{'✗' if result.red else '✓'} {_label(result)}: {', '.join(counts)}{broken}, {result.seconds:.1f} s"
 
 
 def table(results: list[Result]) -> str:
     """One line per lecture, and the total."""
     wide = max([24, *(len(_label(result)) for result in results)])
-    head = (
-        f"{'lecture':<{wide}}  {'claims':>6}  {'verified':>8}  {'not here':>8}  {'failed':>6}  {'seconds':>7}"
-    )
+    head = f"{'lecture':<{wide}}  {'claims':>6}  {'verified':>8}  {'not here':>8}  {'failed':>6}  {'seconds':>7}"
     lines = [head, "─" * len(head)]
     lines += [_line(_label(result), [result], wide) for result in results]
     return "\n".join([*lines, "─" * len(head), _line("total", results, wide)])
@@ -193,9 +182,7 @@ def table(results: list[Result]) -> str:
 
 def _label(result: Result) -> str:
     number = re.match(r"\d\d[a-z]?(?=_)", result.name)
-    return (
-        f"{number[0]} {result.title}" if number and not result.title.startswith(number[0]) else result.title
-    )
+    return f"{number[0]} {result.title}" if number and not result.title.startswith(number[0]) else result.title
 
 
 def _line(label: str, results: list[Result], wide: int) -> str:
@@ -231,9 +218,7 @@ def _shorten(reason: str, most: int = 12) -> str:
         for line in reason.splitlines()
     ]
     return "\n".join(
-        lines
-        if len(lines) <= most
-        else [*lines[: most - 1], f"… {len(lines) - most + 1} lines more in the page"]
+        lines if len(lines) <= most else [*lines[: most - 1], f"… {len(lines) - most + 1} lines more in the page"]
     )
 
 

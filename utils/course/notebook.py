@@ -71,9 +71,7 @@ def read(path: str | Path) -> Lecture:
     raw = load(path)
     cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
     number = re.match(r"\d\d(?=[a-z]?_)", path.stem)
-    return Lecture(
-        path, int(number[0]) if number else None, _title(cells) or path.stem, cells, _claims(cells), raw
-    )
+    return Lecture(path, int(number[0]) if number else None, _title(cells) or path.stem, cells, _claims(cells), raw)
 
 
 def load(path: Path) -> dict:
@@ -81,9 +79,7 @@ def load(path: Path) -> dict:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"{path}: not a notebook ({error}): restore the file or save it again from Jupyter"
-        ) from error
+        raise ValueError(f"{path}: not a notebook ({error}): restore the file or save it again from Jupyter") from error
     cells = raw.get("cells") if isinstance(raw, dict) else None
     if not isinstance(cells, list) or raw.get("nbformat") != 4:
         raise ValueError(f"{path}: not a notebook of format 4: open it in Jupyter and save it again")
@@ -93,9 +89,7 @@ def load(path: Path) -> dict:
             or cell.get("cell_type") not in ("markdown", "code", "raw")
             or "source" not in cell
         ):
-            raise ValueError(
-                f"{path}: cell {index} (counted from 0) is not a markdown, code or raw cell with a source"
-            )
+            raise ValueError(f"{path}: cell {index} (counted from 0) is not a markdown, code or raw cell with a source")
     return raw
 
 

@@ -42,16 +42,12 @@ def mark(book, result: Result, header: dict):
 
 
 def _summary(result: Result, header: dict) -> str:
-    counts = [
-        f"{result.count(status)} {status}" for status in MARKS if result.count(status) or status == VERIFIED
-    ]
+    counts = [f"{result.count(status)} {status}" for status in MARKS if result.count(status) or status == VERIFIED]
     broken = [f"{len(result.broken)} broken cells"] if result.broken else []
     words = f"{len(result.verdicts)} claims: {', '.join(counts + broken)}"
     machine = f"{header['hardware']}, torch {header['torch']}"
     where = f"{machine}, {header['form']} form, {header['date'][:10]}"
-    return _coloured(
-        f"{words} · {where} · {result.seconds:.0f} s", MARKS[FAILED if result.red else VERIFIED][1]
-    )
+    return _coloured(f"{words} · {where} · {result.seconds:.0f} s", MARKS[FAILED if result.red else VERIFIED][1])
 
 
 def _coloured(text: str, colour: str) -> str:

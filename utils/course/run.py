@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEARTBEAT = 30.0  # seconds between two lines about the same lecture where the output is not a terminal
 
 
-def run(
-    paths: list[Path], build: Path, *, full: bool = False, jobs: int = 2, timeout: int | None = None
-) -> int:
+def run(paths: list[Path], build: Path, *, full: bool = False, jobs: int = 2, timeout: int | None = None) -> int:
     """Execute the lectures in `paths`, write everything under `build`, print the ledger.
 
     `timeout` is in seconds per cell, None for no limit. Returns the exit status: 1 if a claim or a cell failed,
@@ -87,9 +85,7 @@ def _one(lecture: Lecture, build: Path, header: dict, timeout: int | None, worke
         try:
             write_page(output, page, result, header)
         except Exception as error:  # nbconvert has many ways to fail, and none may cost the verdicts
-            result = replace(
-                result, broken=(*result.broken, ("(its page)", f"{type(error).__name__}: {error}"))
-            )
+            result = replace(result, broken=(*result.broken, ("(its page)", f"{type(error).__name__}: {error}")))
     _say(ledger.summary(result))
     return result
 
@@ -111,11 +107,7 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
         _follow(lecture, worker)
         errors.seek(0)
         last = [line for line in errors.read().splitlines() if line.strip()][-1:]
-    return (
-        f"the run broke off with exit status {worker.returncode}: {' '.join(last)}"
-        if worker.returncode
-        else ""
-    )
+    return f"the run broke off with exit status {worker.returncode}: {' '.join(last)}" if worker.returncode else ""
 
 
 def _follow(lecture: Lecture, worker: subprocess.Popen) -> None:
@@ -153,9 +145,7 @@ def _say(line: str) -> None:
 def _report(results: list[ledger.Result], build: Path, seconds: float) -> None:
     parts = [ledger.table(results), ledger.failures(results), ledger.unverified(results)]
     print("\n" + "\n\n".join(part for part in parts if part))
-    print(
-        f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · pages {_short(build / 'html')}"
-    )
+    print(f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · pages {_short(build / 'html')}")
 
 
 def _short(path: Path) -> Path:

@@ -11,13 +11,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-WORD = re.compile(
-    r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+"
-)  # one part of a readable id; Colab's random ids mix cases
+WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readable id; Colab's random ids mix cases
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-HEX = re.compile(
-    r"[0-9a-f]{8,}"
-)  # what nbformat and JupyterLab invent; eight letters a to f make no word we use
+HEX = re.compile(r"[0-9a-f]{8,}")  # what nbformat and JupyterLab invent; eight letters a to f make no word we use
+PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
@@ -106,22 +103,19 @@ def _cell(cell: dict, name: str) -> dict:
 
 
 def _ids(cells: list[dict]) -> list[str]:
-    """One id per cell: claims and proofs by number, readable ones kept, the rest from the cell's words."""
-    wanted: list[tuple[str, bool]] = []  # (id, whether the number in the claim fixes it)
+    """One id per cell: claims and proofs by number, other readable ones kept, the rest from the cell's words."""
+    wanted: list[tuple[str, bool]] = []  # (id, whether the claim's number fixes it)
     number = None
     for cell in cells:
-        source = text_of(cell["source"])
+        source, name = text_of(cell["source"]), cell.get("id", "")
         claim = CLAIM.match(source) if cell["cell_type"] == "markdown" else None
         if claim:
-            number = f"{claim[2]}-{claim[3]}"
-            wanted.append((f"claim-{number}", True))
-        elif number and cell["cell_type"] == "code":
+            wanted.append((f"claim-{claim[2]}-{claim[3]}", True))
+        elif number and cell["cell_type"] == "code" and (PROOF.fullmatch(name) or not readable(name)):
             wanted.append((f"proof-{number}", True))
-            number = None
-        else:
-            number = None
-            name = cell.get("id", "")
+        else:  # also for a helper cell that stands between a claim and its proof, which a static check reports
             wanted.append((name if readable(name) else _from_words(source, cell), False))
+        number = f"{claim[2]}-{claim[3]}" if claim else None
     fixed = {name for name, by_number in wanted if by_number}
     taken: set[str] = set()
     ids = []
@@ -144,6 +138,4 @@ def _from_words(source: str, cell: dict) -> str:
 def _unused(name: str, taken: set[str]) -> str:
     if name not in taken:
         return name
-    return next(
-        other for n in range(2, len(taken) + 3) if (other := f"{name[: LONGEST - 5]}-{n}") not in taken
-    )
+    return next(other for n in range(2, len(taken) + 3) if (other := f"{name[: LONGEST - 5]}-{n}") not in taken)

@@ -9,7 +9,6 @@ import hashlib
 import math
 import mmap
 import os
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,17 +48,15 @@ class Splits:
 class TensorData(Dataset):
     """Examples x (N, ...) with labels y (N, ...), in memory, on any one device.
 
-    y holds classes: int64, at least 0, or IGNORE; with regression=True it holds floats. ValueError otherwise, and
-    for different lengths or no examples at all.
+    y holds classes: int64, at least 0, or IGNORE; with regression=True it holds floats. ValueError otherwise,
+    and for different lengths or no examples at all.
     """
 
     pure = True  # an item is a function of its index alone
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor, regression: bool = False):
         if x.dim() == 0 or y.dim() == 0 or len(x) != len(y):
-            raise ValueError(
-                f"x {tuple(x.shape)} and y {tuple(y.shape)} differ in length: one label per example"
-            )
+            raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} differ in length: one label per example")
         if len(x) == 0:
             raise ValueError(f"no examples: x has shape {tuple(x.shape)}")
         _check_labels(y, regression)
@@ -67,6 +64,10 @@ class TensorData(Dataset):
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self.x[i], self.y[i]
@@ -77,9 +78,7 @@ class TensorData(Dataset):
         It is a batch already: a DataLoader needs a collate_fn that returns what it is given.
         """
         indices = torch.as_tensor(indices, dtype=torch.int64, device=self.x.device)
-        return self.x.index_select(0, indices), self.y.index_select(
-            0, indices
-        )  # a third of the time of x[indices]
+        return self.x.index_select(0, indices), self.y.index_select(0, indices)  # a third of the time of x[indices]
 
     def to(self, device: torch.device | str) -> "TensorData":
         """The same data on `device`; this one stays where it is."""
@@ -97,15 +96,13 @@ def _check_labels(y: torch.Tensor, regression: bool) -> None:
         )
     wrong = y[(y < 0) & (y != IGNORE)]
     if len(wrong):
-        raise ValueError(
-            f"label {wrong[0].item()} is negative: classes count from 0, and {IGNORE} means no label"
-        )
+        raise ValueError(f"label {wrong[0].item()} is negative: classes count from 0, and {IGNORE} means no label")
 
 
 def split_indices(n: int, sizes: tuple[int, ...], seed: int) -> tuple[torch.Tensor, ...]:
     """Disjoint random subsets of 0 .. n-1, of the given sizes, each in ascending order (int64).
 
-    Together they cover everything if the sizes sum to n. ValueError for a negative size or more than n in all.
+    They cover everything if the sizes sum to n. ValueError for a negative size or more than n in all.
     """
     if min(sizes, default=0) < 0 or sum(sizes) > n:
         raise ValueError(f"cannot draw disjoint parts of sizes {tuple(sizes)} from {n} examples")
@@ -120,8 +117,8 @@ def split_indices(n: int, sizes: tuple[int, ...], seed: int) -> tuple[torch.Tens
 def read_idx(path: str | Path) -> np.ndarray:
     """The array in a gzipped IDX file, in its own shape and type (native byte order, writable).
 
-    Format (http://yann.lecun.com/exdb/mnist): two zero bytes, a type code, the number of dimensions; each dimension
-    as a big-endian uint32; the items, big-endian, row by row. ValueError for anything else: file, expected, found.
+    Format (http://yann.lecun.com/exdb/mnist): two zero bytes, a type code, the number of dimensions; each
+    dimension as a big-endian uint32; the items, big-endian, row by row. ValueError for anything else.
     """
     try:
         with gzip.open(path) as stream:
@@ -140,9 +137,7 @@ def read_idx(path: str | Path) -> np.ndarray:
     shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
-        raise ValueError(
-            f"{path}: expected {expected:,} bytes for shape {shape} of {dtype}, found {len(content):,}"
-        )
+        raise ValueError(f"{path}: expected {expected:,} bytes for shape {shape} of {dtype}, found {len(content):,}")
     if math.prod(shape) == 0:
         raise ValueError(f"{path}: expected at least one item, found shape {shape}")
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
@@ -156,9 +151,7 @@ def fashion_mnist(val: int = 5_000, seed: int = 0) -> Splits:
     The stand-in has 6,000 training and 1,000 test images, and holds out a tenth of `val`.
     """
     if not 0 <= val < facts.FASHION_MNIST_TRAIN:
-        raise ValueError(
-            f"val={val}: hold out at least 0 and fewer than {facts.FASHION_MNIST_TRAIN:,} images"
-        )
+        raise ValueError(f"val={val}: hold out at least 0 and fewer than {facts.FASHION_MNIST_TRAIN:,} images")
     paths = {part: find(file) for part, file in facts.FASHION_MNIST.items()}
     if None in paths.values():
         _announce_stand_in("FashionMNIST", "drawn shapes (6,000 + 1,000 images) take its place")
@@ -170,18 +163,14 @@ def fashion_mnist(val: int = 5_000, seed: int = 0) -> Splits:
 
 
 def read_images(images_path: Path, labels_path: Path, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 (N, H, W) and labels uint8 (N,) from two IDX files; ValueError if they do not fit together."""
+    """Images uint8 (N, H, W) and labels uint8 (N,) from two IDX files; ValueError if they do not match."""
     images, labels = read_idx(images_path), read_idx(labels_path)
     if images.ndim != 3 or images.dtype != np.uint8:
-        raise ValueError(
-            f"{images_path}: expected uint8 images (N, H, W), found {images.dtype} {images.shape}"
-        )
+        raise ValueError(f"{images_path}: expected uint8 images (N, H, W), found {images.dtype} {images.shape}")
     if labels.ndim != 1 or labels.dtype != np.uint8:
         raise ValueError(f"{labels_path}: expected uint8 labels (N,), found {labels.dtype} {labels.shape}")
     if len(images) != len(labels):
-        raise ValueError(
-            f"{images_path} has {len(images):,} images but {labels_path} has {len(labels):,} labels"
-        )
+        raise ValueError(f"{images_path} has {len(images):,} images but {labels_path} has {len(labels):,} labels")
     if labels.max() >= classes:
         raise ValueError(f"{labels_path}: expected labels below {classes}, found {labels.max()}")
     return images, labels
@@ -223,7 +212,7 @@ SHAPES = ("square", "frame", "disc", "ring", "rows", "columns", "plus", "cross",
 
 
 def _draw_shapes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """n noisy images (n, 28, 28) uint8 of ten shapes at random places, in random sizes and greys; labels uint8."""
+    """n noisy uint8 images (n, 28, 28) of ten shapes, at random places, sizes and greys; uint8 labels."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(n) % len(SHAPES)).astype(np.uint8)
     center = rng.uniform(10, 17, size=(2, n, 1, 1))
@@ -255,9 +244,9 @@ def _draw_shapes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 class Windows(Dataset):
     """Stretches of `context` tokens and, one place on, their targets: x, y int64 (context,).
 
-    tokens: integers (n,), best a memmap, of which only the pages in use are read. Window i starts at i * stride.
-    stride=1 is for training: every full window. stride=context is for validation: each of the n - 1 targets once;
-    the last window may be ragged, then it is padded with the last token and its padding targets with IGNORE.
+    tokens: integers (n,), best a memmap: only the pages in use are read. Window i starts at i * stride.
+    stride=1 is for training: every full window. stride=context is for validation: each of the n - 1 targets
+    once; the last window may be ragged, then it is padded with the last token, and its targets with IGNORE.
     A worker process reopens a memmap; it does not get a copy.
     """
 
@@ -269,13 +258,9 @@ class Windows(Dataset):
         if len(tokens) < 2:
             raise ValueError(f"{len(tokens)} tokens hold no target: at least 2 are needed")
         if not 1 <= context < len(tokens):
-            raise ValueError(
-                f"context={context}: at least 1, and less than the {len(tokens):,} tokens of the text"
-            )
+            raise ValueError(f"context={context}: at least 1, and less than the {len(tokens):,} tokens of the text")
         if not 1 <= stride <= context:
-            raise ValueError(
-                f"stride={stride}: at least 1, and at most context={context} lest targets are left out"
-            )
+            raise ValueError(f"stride={stride}: at least 1, and at most context={context} lest targets are left out")
         self.tokens, self.context, self.stride = tokens, context, stride
 
     def __len__(self) -> int:
@@ -290,7 +275,7 @@ class Windows(Dataset):
 
         It is a batch already: a DataLoader needs a collate_fn that returns what it is given.
         """
-        indices = np.asarray(indices, dtype=np.int64)
+        indices = np.asarray(indices.cpu() if isinstance(indices, torch.Tensor) else indices, dtype=np.int64)
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"window {indices.min()} .. {indices.max()} of {len(self):,}")
         places = (indices * self.stride)[:, None] + np.arange(self.context + 1)
@@ -331,22 +316,20 @@ class TokenFile:
 
 
 def tiny_shakespeare(context: int = 64) -> Splits:
-    """TinyShakespeare by the character: windows over its first 1,003,854 (train) and last 111,540 (val) tokens.
+    """TinyShakespeare by the character: 1,003,854 tokens for training, the last 111,540 for validation.
 
     A token is the place of its character in the sorted alphabet, Splits.names. No test part.
     """
     path = find(facts.TINY_SHAKESPEARE)
     if path is None:
-        _announce_stand_in(
-            "TinyShakespeare", "the Python reference that ships inside CPython takes its place"
-        )
+        _announce_stand_in("TinyShakespeare", "the Python reference that ships inside CPython takes its place")
         text = "\n\n".join(PYTHON_REFERENCE[topic] for topic in sorted(PYTHON_REFERENCE))
         return _text_splits(text.encode(), "the Python reference", context, real=False)
     return _text_splits(path.read_bytes(), str(path), context, real=True)
 
 
 def text_file(path: str | Path, context: int) -> Splits:
-    """Any UTF-8 text by the character, split 90 : 10 like tiny_shakespeare, with its own alphabet (up to 65,536).
+    """Any UTF-8 text by the character, split like tiny_shakespeare, with its own alphabet (up to 65,536).
 
     ValueError for a file that is missing, empty, not UTF-8, or too short for one window in each part.
     """
@@ -367,8 +350,8 @@ def _text_splits(content: bytes, source: str, context: int, real: bool) -> Split
     cut = len(ids) * 9 // 10
     if not 1 <= context < min(cut, len(ids) - cut):
         raise ValueError(
-            f"context={context} for {source}: at least 1, and less than the {len(ids) - cut:,} characters (of "
-            f"{len(ids):,}) that validation gets; take a shorter context or a longer text"
+            f"context={context} for {source}: at least 1, and less than the {len(ids) - cut:,} characters "
+            f"(of {len(ids):,}) that validation gets; take a shorter context or a longer text"
         )
     path = _store_tokens(ids, hashlib.md5(content, usedforsecurity=False).hexdigest())
     train = TokenFile(str(path), "<u2", 0, cut).open()
@@ -390,18 +373,14 @@ def encode(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _store_tokens(ids: np.ndarray, md5: str) -> Path:
-    """A file that holds exactly `ids`: the one in the cache, or if that differs a new one, whole or not at all."""
+    """A file that holds exactly `ids`: the cached one, or if that differs a new one, whole or not at all."""
     path = cache_folder() / "tokens" / f"{md5}.uint16"
-    if (
-        path.is_file()
-        and path.stat().st_size == ids.nbytes
-        and np.array_equal(np.memmap(path, ids.dtype, "r"), ids)
-    ):
+    if path.is_file() and path.stat().st_size == ids.nbytes and np.array_equal(np.memmap(path, ids.dtype, "r"), ids):
         return path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{md5}-", delete=False) as stream:
-        stream.write(ids.tobytes())
-    os.replace(stream.name, path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(ids.tobytes())
+    os.replace(temporary, path)
     return path
 
 
@@ -424,13 +403,11 @@ def spiral(n: int = 1_998, classes: int = 3, noise: float = 0.1, seed: int = 0) 
     points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
     part = n * 15 // 100
     sizes = [n - 2 * part, part, part]  # the points are independent: the first are as good as any
-    train, val, test = (
-        TensorData(x, y) for x, y in zip(points.split(sizes), labels.split(sizes), strict=True)
-    )
+    train, val, test = (TensorData(x, y) for x, y in zip(points.split(sizes), labels.split(sizes), strict=True))
     return Splits(train, val, test, True, tuple(f"arm {arm}" for arm in range(classes)))
 
 
-# --- stand-ins -------------------------------------------------------------------------------------------------------
+# --- stand-ins ----------------------------------------------------------------------------------------------
 
 _announced: set[str] = set()
 

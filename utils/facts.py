@@ -31,9 +31,7 @@ def _fashion_file(name: str, md5: str, size: int) -> OutsideFile:
 
 
 FASHION_MNIST = {
-    "train images": _fashion_file(
-        "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880
-    ),
+    "train images": _fashion_file("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
     "train labels": _fashion_file("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
     "test images": _fashion_file("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
     "test labels": _fashion_file("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
@@ -72,8 +70,9 @@ TINY_SHAKESPEARE_SYMBOLS = 65  # distinct characters
 class Gpu:
     """What a datasheet promises of one GPU.
 
-    name: as torch.cuda.get_device_name reports it. flops: peak FLOP/s by precision, dense (structured sparsity
-    doubles the figure on a datasheet, and no matrix of this course is sparse). bandwidth: of its memory, bytes/s.
+    name: as torch.cuda.get_device_name reports it. bandwidth: of its memory, in bytes/s.
+    flops: peak FLOP/s by precision, dense: structured sparsity doubles the figure on a datasheet, and no
+    matrix of this course is sparse.
     """
 
     name: str
@@ -91,7 +90,7 @@ GPUS = (
     ),
     Gpu(
         "NVIDIA H100 80GB HBM3",  # this is the SXM module: the others call themselves H100 PCIe and H100 NVL
-        # The datasheet prints the tensor-core figures with sparsity (989, 1,979, 1,979 TFLOP/s): dense is half.
+        # The datasheet prints the tensor-core figures with sparsity (989, 1,979 and 1,979): dense is half.
         {"fp32": 67e12, "tf32": 989e12 / 2, "bf16": 1_979e12 / 2, "fp16": 1_979e12 / 2},
         3.35e12,
         "NVIDIA H100 Tensor Core GPU datasheet (2023), column H100 SXM",
@@ -122,8 +121,8 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 def find_gpu(device_name: str) -> Gpu:
     """The GPU that calls itself exactly `device_name`.
 
-    Exactly, because a name that merely contains a known one is another chip: "NVIDIA H100 PCIe", "NVIDIA H200 NVL"
-    and "NVIDIA GeForce RTX 4090 Laptop GPU" are slower, and a MIG slice is a fraction. LookupError for any other.
+    Exactly, because a name that merely resembles a known one is another chip: an "NVIDIA H100 PCIe" and an
+    "NVIDIA GeForce RTX 4090 Laptop GPU" are slower, a MIG slice is a fraction. LookupError for all others.
     """
     for gpu in GPUS:
         if gpu.name == device_name:

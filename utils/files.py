@@ -29,24 +29,22 @@ CHUNK = 1 << 16  # bytes read at a time
 class Patience:
     """How long a download may keep us waiting."""
 
-    first_byte: float = (
-        8.0  # seconds until the first byte of a file, over all its addresses, names looked up included
-    )
+    first_byte: float = 8.0  # seconds until the first byte of a file, over all its addresses, names looked up included
     silence: float = 4.0  # seconds to connect, and between two reads
     trickle: float = 20.0  # seconds after which the average speed must have reached ...
     slowest: float = 2_000.0  # ... this many bytes/s
-    retries: int = 5  # times in a row that an address may break off and be asked for the rest
+    retries: int = 3  # times in a row that an address may break off and be asked for the rest
 
 
-# Filled once no address of a file gave a byte: the next files do not wait again. One process, one verdict.
+# Filled once the network failed for all addresses of a file: the next files do not wait again.
 _offline: list[str] = []
 
 
 def find(file: OutsideFile, patience: Patience = Patience()) -> Path | None:
     """The path of a verified copy of `file`, or None where there is none and the network gives none.
 
-    Looks in the folder COURSE_DATA, then in the user's cache, then downloads into the cache. COURSE_OFFLINE=1 skips
-    the network. ValueError for a file that is there and wrong: it is neither used nor replaced nor deleted.
+    Looks in the folder COURSE_DATA, then in the user's cache, then downloads into the cache. COURSE_OFFLINE=1
+    skips the network. ValueError for a file that is there and wrong: it is not used, replaced or deleted.
     RuntimeError for a download with the wrong bytes.
     """
     for folder in (_course_data(), _user_cache(), _temporary_cache()):
@@ -58,14 +56,14 @@ def find(file: OutsideFile, patience: Patience = Patience()) -> Path | None:
 
 
 def verify(path: Path, file: OutsideFile) -> Path:
-    """`path`, if its bytes are those of `file`; else ValueError naming the file, what was expected, what found."""
+    """`path`, if its bytes are those of `file`; else ValueError: the file, what was expected, what found."""
     if not path.is_file():
         raise ValueError(f"{path} should be the file {file.path}, but is no readable file: move it away")
     found = _size_and_md5(path)
     if found != (file.size, file.md5):
         raise ValueError(
-            f"{path} is not the published file: expected {_describe(file.size, file.md5)}, "
-            f"found {_describe(*found)}. Delete it and run again, or put in its place the file from {file.urls[0]}"
+            f"{path} is not the published file: expected {_describe(file.size, file.md5)}, found "
+            f"{_describe(*found)}. Delete it and run again, or put in its place the file from {file.urls[0]}"
         )
     return path
 
@@ -94,7 +92,7 @@ def _course_data() -> Path | None:
 
 
 def _user_cache() -> Path | None:
-    """The cache as XDG defines it (a relative XDG_CACHE_HOME does not count); None for a user without a home."""
+    """The cache as XDG defines it (a relative XDG_CACHE_HOME is ignored); None without a home."""
     for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
         if os.path.isabs(base):
             return Path(base) / CACHE_NAME
@@ -106,7 +104,7 @@ def _temporary_cache() -> Path:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be created in `folder`: found out by creating one, as root passes every check of rights."""
+    """Whether a file can be created in `folder`: tried, since root passes every check of rights."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -147,8 +145,8 @@ class _BrokeOff(Exception):
 def download(file: OutsideFile, folder: Path, patience: Patience) -> Path | None:
     """Download `file` into `folder` and verify it; None (and a line that says why) if no address gives it.
 
-    What has come so far is kept in a .part file and asked no second time. RuntimeError if only wrong bytes came;
-    nothing then lies under the file's own name. Of two processes that download at once, one waits for the other.
+    What has come is kept in a .part file and asked no second time. RuntimeError if only wrong bytes came, and
+    nothing lies under the file's own name. Of two processes that download at once, one waits for the other.
     """
     target = folder / file.path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,20 +159,18 @@ def download(file: OutsideFile, folder: Path, patience: Patience) -> Path | None
     if wrong:
         raise RuntimeError(
             f"the download of {file.path} is not the published file: expected "
-            f"{_describe(file.size, file.md5)}, found {'; '.join(wrong)}. Nothing was kept. Try another network, or "
-            "put the file into a folder and name that folder in COURSE_DATA"
+            f"{_describe(file.size, file.md5)}, found {'; '.join(wrong)}. Nothing was kept. Try another "
+            "network, name a folder that holds the file in COURSE_DATA, or set COURSE_OFFLINE=1 for the stand-in"
         )
     summary = f"{file.path}: " + "; ".join(f"{url} {reason}" for url, reason in reasons.items())
-    if all(isinstance(reason, _NoAnswer) for reason in reasons.values()):
+    if not any(isinstance(reason, _Refused) for reason in reasons.values()):
         _offline.append(summary)
     print(f"no download of {summary}", flush=True)
     return None
 
 
-def _try_addresses(
-    file: OutsideFile, target: Path, patience: Patience
-) -> tuple[dict[str, Exception], list[str]]:
-    """Fill `target` from the first address that gives the right bytes; else return the reasons and wrong finds."""
+def _try_addresses(file: OutsideFile, target: Path, patience: Patience) -> tuple[dict[str, Exception], list[str]]:
+    """Fill `target` from the first address that gives the right bytes; else the reasons and wrong finds."""
     part = target.with_name(target.name + ".part")
     deadline = time.monotonic() + patience.first_byte
     reasons, wrong = {}, []
@@ -188,7 +184,7 @@ def _try_addresses(
                 reasons[url] = error
                 break
             except _NoSuchRange:
-                part.unlink()  # `start` is 0 from here on, so this does not happen twice
+                part.unlink()  # and ask for all of it, which cannot fail in this way
                 continue
             except _BrokeOff as error:
                 reasons[url] = error
@@ -200,6 +196,7 @@ def _try_addresses(
                 os.replace(part, target)
                 return {}, []
             part.unlink()
+            deadline = time.monotonic() + patience.first_byte
             if start == 0:
                 wrong.append(f"{_describe(*found)} at {url}")
                 break
@@ -212,7 +209,7 @@ def _fetch(url: str, part: Path, start: int, size: int, patience: Patience, dead
     with response:
         if response.status != http.client.PARTIAL_CONTENT:
             start = 0  # the server does not do ranges and sends all of it
-        elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+        elif start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             raise _NoSuchRange
         announced = response.headers.get("Content-Length")
         began, received = time.monotonic(), 0
@@ -237,9 +234,7 @@ def _fetch(url: str, part: Path, start: int, size: int, patience: Patience, dead
         raise _BrokeOff(f"broke off after {start + received:,} bytes")
 
 
-def _open(
-    url: str, start: int, patience: Patience, deadline: float
-) -> tuple[http.client.HTTPResponse, bytes]:
+def _open(url: str, start: int, patience: Patience, deadline: float) -> tuple[http.client.HTTPResponse, bytes]:
     """The response and its first bytes, asked for in a thread: looking up a name has no timeout of its own.
 
     _NoAnswer at the deadline; the thread is left behind (a daemon) and closes what it still gets.

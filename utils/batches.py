@@ -7,6 +7,7 @@ it is the same for any number of workers.
 
 import hashlib
 import random
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -155,6 +156,7 @@ def batches(
             prefetch_factor=prefetch,
             collate_fn=_as_is,
             pin_memory=pin,
+            worker_init_fn=_leave_signals_to_the_loop,
             generator=torch.Generator(),  # else starting the loader draws from the global stream
         )
         first = last
@@ -162,3 +164,20 @@ def batches(
 
 def _as_is(batch):
     return batch
+
+
+def _leave_signals_to_the_loop(worker: int) -> None:
+    """SIGTERM and Ctrl-C reach the workers too; they go on while the loop finishes its step, and end with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first n examples as a batch (or all, if there are fewer)."""
+    order = Order(len(dataset), min(n, len(dataset)), shuffle=False, device=device_of(dataset))
+    return next(batches(dataset, order, 0, 1))
+
+
+def device_of(dataset: Dataset) -> torch.device:
+    """Where the examples lie: the CPU, unless the dataset has a `device`."""
+    return getattr(dataset, "device", CPU)

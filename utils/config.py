@@ -132,17 +132,8 @@ CHOICES = {
 
 # Fields that change what is seen or how fast, never the weights: a run may be resumed with other values of these.
 WATCHING = frozenset(
-    [
-        "workers",
-        "prefetch",
-        "persistent_workers",
-        "log_every",
-        "save_every",
-        "keep",
-        "dollars_per_hour",
-        "peak_flops",
-        "progress",
-    ]
+    ("workers", "prefetch", "persistent_workers", "log_every", "save_every", "keep")
+    + ("dollars_per_hour", "peak_flops", "progress")
 )
 
 

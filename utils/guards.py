@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,18 @@ class Rewind:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """On a GPU an error class of its own; a CPU's allocator raises a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def evaluating(model: nn.Module):
+    """All modules in eval mode; afterwards each is back in the mode it was in (one may have been frozen in eval mode)."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 class Termination:

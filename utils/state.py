@@ -1,0 +1,144 @@
+"""Everything that a step of training reads and writes, and so everything that a checkpoint holds."""
+
+import math
+from dataclasses import asdict
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from utils.batches import Order
+from utils.config import Config
+from utils.device import autocast, rng_state, set_rng_state
+from utils.guards import Guard, Rewind
+from utils.metrics import Mean
+from utils.updates import Ema, lr_factor, make_optimizer
+
+PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "seconds")  # what State counts
+
+
+class State:
+    """Everything that a step reads and writes, and so everything that a checkpoint holds."""
+
+    def __init__(self, model: nn.Module, config: Config, device: torch.device):
+        self.config, self.device = config, device
+        self.model = model.to(device).train()
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = make_optimizer(model, config)
+        self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
+        self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
+        self.guard = Guard(self.optimizer, device, final=config.nonfinite == "raise" and not self.scaler.is_enabled())
+        self.ema = Ema(model, config.ema) if config.ema else None
+        self.train_loss = Mean(device)  # since the last log record
+        self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
+        self.step = 0  # steps made
+        self.skipped = 0  # of these, the ones known to be blocked
+        self.parts = config.accumulation
+        self.best: dict | None = None
+        self.worse = 0  # validations since the best
+        self.stopped_early = False
+        self.seconds = 0.0
+        self.autocast = partial(autocast, device, config.precision)
+
+    def due(self, every: int) -> bool:
+        return self.step == self.config.steps or (every > 0 and self.step % every == 0)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that is validated: the average, if there is one."""
+        if self.ema is None:
+            return self.model
+        self.ema.copy_buffers(self.model)
+        return self.ema.model
+
+    def halve_micro_batches(self, before: Rewind) -> None:
+        """Forget the attempt at this step, and make its parts half as large from here on."""
+        self.optimizer.zero_grad()
+        before.restore()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.parts *= 2
+        print(
+            f"out of memory at step {self.step + 1}: it is repeated in {self.parts} micro-batches, and so are those after it"
+        )
+
+    def settle_blocked(self, order: Order) -> None:
+        """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.
+
+        Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
+        """
+        fresh = int(self.guard.blocked) - self.skipped
+        if fresh == 0:
+            return
+        if self.guard.final:
+            bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
+            raise FloatingPointError(
+                f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
+                f"examples {shortened(order.indices(bad))}); the weights are those before it. Look at these examples, "
+                "lower lr or set clip; nonfinite='skip' goes on without such steps"
+            )
+        self.skipped += fresh
+        self.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
+        self.scheduler.step()
+        if self.guard.longest >= self.config.max_skips:
+            raise FloatingPointError(
+                f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
+                f"(examples {shortened(order.indices(self.step - 1))}); the weights are those before them. Look at the "
+                "data, lower lr, or allow more by max_skips"
+            )
+
+    def judge(self, val_loss: float) -> bool:
+        """Whether this validation is the best so far; stops the run when patience is at its end."""
+        better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
+        if better and math.isfinite(val_loss):
+            self.best, self.worse = {"step": self.step, "val_loss": val_loss}, 0
+            return True
+        self.worse += 1
+        self.stopped_early = 0 < self.config.patience <= self.worse
+        return False
+
+    def state_dict(self) -> dict:
+        return {
+            "config": asdict(self.config),
+            "model": self.model.state_dict(),
+            "ema": self.evaluated.state_dict() if self.ema else None,
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "guard": self.guard.state_dict(),
+            "train_loss": self.train_loss.sums,
+            "rng": rng_state(),
+            "progress": {name: getattr(self, name) for name in PROGRESS},
+        }
+
+    def load_state_dict(self, saved: dict) -> None:
+        """Raises ValueError if the checkpoint is of a model with other tensors."""
+        require_same_tensors(saved["model"], self.model.state_dict())
+        self.model.load_state_dict(saved["model"])
+        if self.ema:
+            self.ema.model.load_state_dict(saved["ema"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.scheduler.load_state_dict(saved["scheduler"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.guard.load_state_dict(saved["guard"])
+        self.train_loss = Mean(self.device, saved["train_loss"])
+        set_rng_state(saved["rng"])
+        for name in PROGRESS:
+            setattr(self, name, saved["progress"][name])
+
+
+def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+    theirs, ours = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, own))
+    if theirs != ours:
+        first = next((a, b) for a, b in zip([*theirs, None], [*ours, None], strict=False) if a != b)
+        raise ValueError(
+            f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
+            "was saved, or choose another run folder"
+        )
+
+
+def shortened(indices: Tensor) -> str:
+    """Indices for an error message: the first eight, and how many there are."""
+    shown = ", ".join(map(str, indices[:8].tolist()))
+    return f"[{shown}, … {len(indices)} in all]" if len(indices) > 8 else f"[{shown}]"

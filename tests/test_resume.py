@@ -1,0 +1,181 @@
+"""A run that was stopped anywhere and resumed in another process ends with the same bits."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import resumable
+import torch
+
+from utils import checkpoint
+from utils.metrics import MEASURED
+
+TRAIN = [
+    sys.executable,
+    "-m",
+    "utils",
+    "train",
+    "--data",
+    "spiral",
+    "--steps",
+    "400",
+    "--lr",
+    "1e-2",
+    "--dropout",
+    "0.1",
+]
+TRAIN += ["--ema", "0.99", "--clip", "0.5", "--save-every", "10", "--val-every", "50", "--log-every", "10"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    torch.set_num_threads(1)
+    pairs = {case[:2] for case in resumable.CASES}
+    return {pair: resumable.outcome(resumable.run(None, *pair)) for pair in pairs}
+
+
+def stop(case: tuple, folder: Path) -> None:
+    *settings, moment = case
+    with pytest.raises(resumable.Stop):
+        resumable.run(folder, *settings, stop_after=resumable.STOPS[moment])
+    newest = checkpoint.load_newest(folder / "checkpoints")
+    assert newest["progress"]["step"] == resumable.STOPS[moment]
+
+
+def resume_in_a_new_process(folder: Path) -> None:
+    script = Path(__file__).with_name("resumable.py")
+    subprocess.run([sys.executable, script, folder], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.slow
+def test_resume_in_a_new_process_gives_the_same_bits(tmp_path, uninterrupted):
+    for case in resumable.CASES:
+        stop(case, tmp_path / resumable.name_of(case))
+    resume_in_a_new_process(tmp_path)
+    differ = [
+        case
+        for case in resumable.CASES
+        if not resumable.same(torch.load(tmp_path / resumable.name_of(case) / "outcome"), uninterrupted[case[:2]])
+    ]
+    assert len(resumable.CASES) == 54 and not differ
+
+
+def test_what_differs_is_noticed(uninterrupted):
+    """The comparison above can fail: one flipped bit in the average, one record, another precision."""
+    reference = uninterrupted["fp32", 1]
+    assert resumable.same(reference, reference)
+    flipped = {**reference, "ema": {k: v.clone() for k, v in reference["ema"].items()}}
+    flipped["ema"]["0.bias"][0] = torch.nextafter(flipped["ema"]["0.bias"][0], torch.tensor(9.0))
+    assert not resumable.same(reference, flipped)
+    assert not resumable.same(reference, {**reference, "history": reference["history"][:-1]})
+    assert not resumable.same(reference, uninterrupted["bf16", 1])
+    assert not resumable.same(reference, uninterrupted["fp32", 4])  # rounding, and other dropout masks
+
+
+@pytest.mark.parametrize("lost", ["optimizer", "rng", "scheduler", "ema", "train_loss", "progress"])
+def test_every_part_of_the_state_is_needed(tmp_path, uninterrupted, lost):
+    """Leave one part of the checkpoint as a fresh run has it, and the resumed run is another run."""
+    case = ("fp32", 1, "none", "mid-epoch")
+    stop(case, tmp_path)
+    saved = checkpoint.load_newest(tmp_path / "checkpoints")
+    with pytest.raises(resumable.Stop):
+        resumable.run(tmp_path / "fresh", "fp32", 1, stop_after=1)
+    fresh = checkpoint.load_newest(tmp_path / "fresh" / "checkpoints")
+    if lost == "progress":
+        saved["progress"]["step"] += 1
+    elif lost == "train_loss":
+        saved["train_loss"] = (0.0, 0.0)
+    else:
+        saved[lost] = fresh[lost]
+    checkpoint.save(tmp_path / "checkpoints", 10**8, saved)
+    assert not resumable.same(resumable.outcome(resumable.run(tmp_path, "fp32", 1)), uninterrupted["fp32", 1])
+
+
+def final_state(run: Path) -> dict:
+    saved = checkpoint.load_newest(run / "checkpoints")
+    parts = {name: saved[name] for name in ("model", "ema", "scheduler", "progress")}
+    del parts["progress"]["seconds"]
+    return parts | {"optimizer": saved["optimizer"]["state"], "rng": saved["rng"]["torch"]}
+
+
+def flat(tree, path: str = "") -> dict[str, object]:
+    """Nested containers as one dict of leaves, tensors as lists, so that == compares every number."""
+    if isinstance(tree, dict | list | tuple):
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        return {key: leaf for name, child in items for key, leaf in flat(child, f"{path}/{name}").items()}
+    return {path: tree.tolist() if isinstance(tree, torch.Tensor) else tree}
+
+
+def history(run: Path) -> list[dict]:
+    records = map(json.loads, (run / "log.jsonl").read_text().splitlines())
+    return [{k: v for k, v in record.items() if k != MEASURED} for record in records]
+
+
+def start(run: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*TRAIN, "--run", str(run)], stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+@pytest.fixture(scope="module")
+def reference_run(tmp_path_factory):
+    run = tmp_path_factory.mktemp("reference") / "run"
+    assert start(run).wait() == 0
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_killed_twice_and_started_again_it_ends_with_the_same_bits(tmp_path, reference_run, number, code):
+    run = tmp_path / "run"
+    for _ in range(2):
+        process = start(run)
+        before = len(history(run)) if run.exists() and (run / "log.jsonl").exists() else 0
+        deadline = time.monotonic() + 120
+        while not (run / "log.jsonl").exists() or len(history(run)) < before + 4:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.002)
+        process.send_signal(number)
+        assert process.wait() == code
+    assert start(run).wait() == 0
+    ours, theirs = final_state(run), final_state(reference_run)
+    torch.testing.assert_close(ours.pop("rng"), theirs.pop("rng"), rtol=0, atol=0)
+    assert flat(ours) == flat(theirs)
+    assert history(run) == history(reference_run)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first = resumable.outcome(resumable.run(tmp_path, "fp32", 1))
+    files = {p: p.stat().st_mtime_ns for p in (tmp_path / "checkpoints").iterdir()}
+    again = resumable.outcome(resumable.run(tmp_path, "fp32", 1))
+    assert resumable.same(first, again)
+    assert files == {p: p.stat().st_mtime_ns for p in (tmp_path / "checkpoints").iterdir()}
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(tmp_path, uninterrupted, capsys):
+    stop(("fp32", 1, "none", "mid-epoch"), tmp_path)
+    newest = checkpoint.find(tmp_path / "checkpoints")[-1]
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    result = resumable.outcome(resumable.run(tmp_path, "fp32", 1))
+    assert newest.name in capsys.readouterr().out
+    assert resumable.same(result, uninterrupted["fp32", 1])
+
+
+def test_stopping_in_the_middle_of_a_save_loses_nothing(tmp_path, uninterrupted):
+    """What a crash inside a save leaves is a temporary file; it is swept away and never read."""
+    stop(("fp32", 1, "none", "mid-epoch"), tmp_path)
+    folder = tmp_path / "checkpoints"
+    newest = checkpoint.find(folder)[-1]
+    torn = folder / ".tmp-step-000000010-1"
+    torn.write_bytes(newest.read_bytes()[:1000])
+    shutil.copy(newest, folder / "step-000000010.pt")  # a name that says nothing of its bytes is none of ours
+    assert resumable.same(resumable.outcome(resumable.run(tmp_path, "fp32", 1)), uninterrupted["fp32", 1])
+    assert not torn.exists()

@@ -6,6 +6,7 @@ The same line starts a run, resumes it after whatever stopped it, and does nothi
 """
 
 import argparse
+import json
 import os
 import sys
 from dataclasses import fields
@@ -67,9 +68,23 @@ def run_train(options: argparse.Namespace) -> int:
     splits = load_data(options.data, options.context)
     with own_random_streams(config.seed):
         model = build_model(options, splits)
+    remember(options)
     result = train(model, splits.train, splits.val, config, run=options.run)
     report(result, splits, Path(options.run))
     return 0
+
+
+def remember(options: argparse.Namespace) -> None:
+    """Note beside the run what of its command line is not in its config; refuse to go on with anything else."""
+    file = Path(options.run) / "command.json"
+    now = {name: getattr(options, name) for name in ("data", "model", "context", "dropout")}
+    if file.exists() and (before := json.loads(file.read_text())) != now:
+        changed = "; ".join(
+            f"{name}: {before.get(name)!r} → {now[name]!r}" for name in now if before.get(name) != now[name]
+        )
+        raise ValueError(f"{options.run} holds a run of another command ({changed}): choose another folder")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(now) + "\n")
 
 
 def load_data(name: str, context: int) -> Splits:

@@ -75,8 +75,8 @@ class Config:
     """keep the workers from epoch to epoch"""
     log_every: int = 50
     """steps between log records, one more after the last step; a GPU is waited for only then"""
-    save_every: int = 0
-    """steps between checkpoints, one more after the last step; 0 saves only then"""
+    save_every: int = 500
+    """steps between checkpoints (in a run folder), one more after the last step; 0 saves only then"""
     keep: int = 3
     """newest checkpoints that are kept, besides the best"""
     dollars_per_hour: float = 0.0
@@ -132,8 +132,10 @@ CHOICES = {
 
 # Fields that change what is seen or how fast, never the weights: a run may be resumed with other values of these.
 WATCHING = frozenset(
-    ("workers", "prefetch", "persistent_workers", "log_every", "save_every", "keep")
-    + ("dollars_per_hour", "peak_flops", "progress")
+    {
+        *("workers", "prefetch", "persistent_workers", "log_every", "save_every", "keep"),
+        *("dollars_per_hour", "peak_flops", "progress"),
+    }
 )
 
 

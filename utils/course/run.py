@@ -103,8 +103,9 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
     environment = {"OMP_NUM_THREADS": "1", **os.environ}  # one thread each: two lectures share the cores
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
-        workers.append(worker)
-        _follow(lecture, worker)
+        with worker:
+            workers.append(worker)
+            _follow(lecture, worker)
         errors.seek(0)
         last = [line for line in errors.read().splitlines() if line.strip()][-1:]
     return f"the run broke off with exit status {worker.returncode}: {' '.join(last)}" if worker.returncode else ""

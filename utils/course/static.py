@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from utils.course.notebook import Cell, Claim, Lecture
+from utils.course.notebook import CLAIM, Cell, Claim, Lecture
 from utils.course.tidy import METADATA, changes_of, readable
 
-TAGS = {"parameters", "gpu", "full", "real-data"}
+TAGS = {"parameters", "gpu", "full", "real-data", "linux"}
 SECTIONS = (
     "How to say it out loud",
     "What this does not mean",
@@ -125,7 +125,7 @@ def tags_are_known(lecture: Lecture) -> list[str]:
                 f"cell {cell.id}: unknown tag {', '.join(sorted(strange))}; known are {', '.join(sorted(TAGS))}"
             )
         if (set(cell.tags) & (TAGS - {"parameters"})) and cell.index not in proofs:
-            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full or real-data")
+            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, real-data or linux")
     return problems
 
 
@@ -138,11 +138,11 @@ def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
         if tree is None:
             continue  # another rule's business
         says = any(_called(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
-        tags = set(cell.tags) & {"gpu", "full", "real-data"}
+        tags = set(cell.tags) & (TAGS - {"parameters"})
         if says and cell.index not in proofs:
             problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
         elif says and not tags:
-            problems.append(f"cell {cell.id}: calls not_verified without a tag gpu, full or real-data")
+            problems.append(f"cell {cell.id}: calls not_verified without a tag gpu, full, real-data or linux")
         elif cell.index in proofs:
             problems += [f"cell {cell.id}: {why}" for tag in sorted(tags) if (why := _wrong_tag(tag, tree))]
     return problems
@@ -153,6 +153,7 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
     asks, words = {
         "gpu": (_asks_for_cuda, 'if device.type == "cuda":'),
         "full": (_asks_for_full, "if full:"),
+        "linux": (_asks_for_linux, 'if sys.platform == "linux":'),
         "real-data": (lambda test: True, "if …:"),
     }[tag]
     for node in ast.walk(tree):
@@ -165,6 +166,10 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
 
 def _asks_for_cuda(test: ast.expr) -> bool:
     return any(ast.unparse(node) == "device.type == 'cuda'" for node in _conditions(test))
+
+
+def _asks_for_linux(test: ast.expr) -> bool:
+    return any(ast.unparse(node) == "sys.platform == 'linux'" for node in _conditions(test))
 
 
 def _asks_for_full(test: ast.expr) -> bool:
@@ -268,7 +273,7 @@ def prose_leads(lecture: Lecture) -> list[str]:
         if cell.kind != "code":
             continue
         if cell.id.startswith("picture-"):
-            if after is None or after.kind != "markdown":
+            if after is None or after.kind != "markdown" or CLAIM.match(after.source):
                 problems.append(f"cell {cell.id}: no prose after it reads the picture aloud")
             continue
         led.append(before is not None and before.kind == "markdown")

@@ -1,0 +1,76 @@
+"""The lectures as they are stored: every static rule holds of each, before anything runs."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from utils.course import static
+from utils.course.notebook import read
+
+ROOT = Path(__file__).parents[1]
+LECTURES = sorted((ROOT / "notebooks").glob("*.ipynb"))
+WORKPLACE = re.compile(r"(?<![\w.])/" + "work" + "/")
+TEXT = {
+    ".cfg",
+    ".css",
+    ".html",
+    ".ipynb",
+    ".js",
+    ".json",
+    ".md",
+    ".py",
+    ".sh",
+    ".svg",
+    ".toml",
+    ".txt",
+    ".yaml",
+    ".yml",
+    "",
+}
+
+
+def kept_files() -> list[Path]:
+    """The files that are, or would be, committed; without git all but what .gitignore names."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        folders = ("notebooks", "labs", "solutions", "utils", "tests")
+        return [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+
+
+def params():
+    if not LECTURES:
+        return [pytest.param(None, None, marks=pytest.mark.skip(reason="no lectures in notebooks/"))]
+    return [pytest.param(path, rule, id=f"{path.stem}-{rule.__name__}") for path in LECTURES for rule in static.RULES]
+
+
+@pytest.mark.parametrize(("path", "rule"), params())
+def test_lecture(path, rule):
+    assert rule(read(path)) == []
+
+
+def test_no_lecture_escapes_the_checks():
+    kept = {path for path in kept_files() if path.parent == ROOT / "notebooks" and path.suffix == ".ipynb"}
+    assert kept <= set(LECTURES)
+    numbers = [read(path).number for path in LECTURES]
+    assert len(numbers) == len(set(numbers)), "two lectures of one number"
+
+
+def test_no_file_names_the_place_it_was_written_in():
+    texts = [path for path in kept_files() if path.suffix in TEXT]
+    assert Path(__file__) in texts
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in texts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if WORKPLACE.search(line)
+    ]
+    assert found == []
+
+
+def test_the_workplace_is_recognised():
+    assert WORKPLACE.search("see /" + "work/main") and not WORKPLACE.search("home/" + "work/main")

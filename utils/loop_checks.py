@@ -1,0 +1,708 @@
+"""Detectors of silent bugs in a training loop: each runs a loop on a problem small enough to be checked by hand.
+
+A detector takes `train`, any function with the signature of utils.loop.train, and raises AssertionError with the values
+it saw. It looks from outside: a Witness notes what the model and the optimizer were given. Detectors that read the
+history, the average or the best weights need a loop that returns a Result like utils.loop.train; the others are content
+with any loop that trains the model in place, also ten lines written by hand that take **_ for what they do not know.
+
+The test bed is the same wherever possible: 22 examples in batches of 8, so that the last batch is short and an epoch has
+more than one step; more than one epoch, because the first step of a run hides a missing zero_grad; plain SGD, because
+Adam divides every constant factor out of the gradient and so hides wrong scales.
+"""
+
+import copy
+import io
+import math
+import tempfile
+from contextlib import redirect_stdout
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from utils import checkpoint
+from utils.checks import batches_mix_classes, every_example_once, is_a_copy, order_is_kept
+from utils.config import Config
+from utils.data import IGNORE, TensorData
+from utils.device import own_random_streams
+from utils.metrics import MEASURED, cross_entropy_sum
+from utils.testbed import BATCH, EPOCH, EXAMPLES, Bed, Train, Witness, clones, norm_of, plain_config, witness
+
+# ---- gradients: zero, forward, loss, backward ------------------------------------------------------------------------
+
+
+def gradients_are_fresh(train: Train) -> None:
+    """Each step uses the gradient of its own batch at its own weights, and nothing else.
+
+    Compares what the optimizer is given with a gradient computed apart. Catches a forgotten zero_grad (a relative
+    error of 0 at the first step, of about 1 from the second on), a sum where a mean was meant, weights changed between
+    forward and step, a graph used after a step. Plain SGD; Adam would not mind a factor.
+    """
+    bed = Bed()
+    for i, step in enumerate(witness(train, bed, plain_config(steps=3 * EPOCH)).steps):
+        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
+        assert error < 1e-4, f"step {i + 1}: the gradient is off that of its batch by a relative {error:.3g}"
+
+
+def steps_have_gradients(train: Train) -> None:
+    """At every step each parameter has a gradient, not all zero, and the step moves it.
+
+    Catches zero_grad between backward and step: the model never trains. That weights move proves little: with AdamW and
+    zeros instead of None they move by weight decay alone; so plain SGD without decay.
+    """
+    bed = Bed()
+    before = clones(bed.model.parameters())
+    steps = witness(train, bed, plain_config()).steps
+    empty = [sum(g is None or not g.any() for g in step.gradients) for step in steps]
+    assert steps and not any(empty), f"parameters without a gradient, by step: {empty}"
+    still = sum(torch.equal(a, b) for a, b in zip(before, bed.model.parameters(), strict=True))
+    assert still == 0, f"{still} of {len(before)} parameters never moved"
+
+
+def accumulation_equals_big_batch(train: Train) -> None:
+    """The gradient of a batch in 4 micro-batches is that of the whole batch, to 1e-12 in float64.
+
+    Batches of 10 and 2 in 4 parts: 3, 3, 2, 2 and 1, 1. Catches the mean of the parts' means, and a missing division by the
+    number of parts (a factor of 4 that Adam would hide). With parts of one size the mean of means is right.
+    """
+    bed = Bed(dtype=torch.float64)
+    for step in witness(train, bed, plain_config(batch_size=10, accumulation=4)).steps:
+        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
+        assert error < 1e-12, f"{len(step.x)} examples in micro-batches of {step.sizes}: relative error {error:.3g}"
+
+
+def accumulation_counts_tokens(train: Train) -> None:
+    """The same where targets are masked: each target that counts weighs the same, whichever micro-batch it is in.
+
+    Texts of 1 to 7 targets. Catches micro-batches weighted by their number of examples, or all alike; equal lengths would
+    hide both.
+    """
+    bed = Bed(tokens=True, dtype=torch.float64)
+    for step in witness(train, bed, plain_config(accumulation=4)).steps:
+        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
+        kept = [int(bed.targets(x).ne(IGNORE).sum()) for x in step.x.split(step.sizes)]
+        assert error < 1e-12, f"micro-batches of {kept} targets: relative error {error:.3g}"
+
+
+def no_micro_batch_is_left_over(train: Train) -> None:
+    """Every example that went forward is in exactly one step, also at the end of an epoch and of the run.
+
+    22 examples in batches of 10, 10, 2, each in up to 4 parts. Catches `if (i + 1) % accumulation == 0: step()`
+    without a last step for the rest, whose gradients leak into the next epoch. With a whole number of parts it is invisible.
+    """
+    bed = Bed()
+    seen = witness(train, bed, plain_config(steps=6, batch_size=10, accumulation=4))
+    sizes = [len(step.x) for step in seen.steps]
+    assert sizes == [10, 10, 2] * 2, f"22 examples in batches of 10: the steps use {sizes} examples"
+    assert not seen.forwards, f"{len(seen.forwards)} micro-batches went forward after the last step"
+
+
+def all_ignored_batch_is_harmless(train: Train) -> None:
+    """A batch without a single target to learn from moves nothing and leaves every reported number finite.
+
+    Catches the mean over kept targets, 0/0 = NaN. Its gradient is 0, so that the weights alone look fine: the history is
+    looked at as well. Batches of 1, so that each ignored example is a whole batch.
+    """
+    bed = Bed()
+    bed.data.y[5:9] = IGNORE
+    result = bed.run(train, plain_config(steps=EXAMPLES, batch_size=1, log_every=1))
+    _assert_finite(bed.model)
+    losses = [record["loss"] for record in result.history]
+    assert all(loss is None or math.isfinite(loss) for loss in losses), f"logged losses: {losses}"
+
+
+# ---- clipping, scaling, precision ------------------------------------------------------------------------------------
+
+CLIP = (
+    0.05  # bites at every step of the bed, whose gradients are of norm 0.3 to 1; at 1.0 a broken clip would look right
+)
+
+
+def clip_binds(train: Train) -> None:
+    """The gradient that each step uses has the clipped norm, 0.05.
+
+    Catches clipping before backward, after the step, on an exhausted generator of parameters. The norm that clip_grad_norm_
+    returns looks right in all of them but the first, so it is measured when the optimizer steps.
+    """
+    norms = [norm_of(step.gradients) for step in witness(train, Bed(), plain_config(clip=CLIP)).steps]
+    off = [round(norm, 6) for norm in norms if not math.isclose(norm, CLIP, rel_tol=1e-4)]
+    assert norms and not off, f"clipped to {CLIP}, but the steps see gradients of norm {off}"
+
+
+def logged_norm_is_before_clipping(train: Train) -> None:
+    """The history's grad_norm is the norm before clipping, that of the batch's gradient. After it, it would be constant."""
+    bed = Bed()
+    seen = witness(train, bed, plain_config(clip=CLIP, log_every=1))
+    logged = [record["grad_norm"] for record in seen.result.history]
+    true = [norm_of(bed.gradient(step.weights, step.x)) for step in seen.steps]
+    assert np.allclose(logged, true, rtol=1e-3), f"logged norms {logged}, the batches' {true}"
+
+
+def loss_scale_leaves_no_trace(train: Train) -> None:
+    """With fp16 and its scaler an SGD update is as large as in fp32, to 3 %.
+
+    Catches optimizer.step() in place of scaler.step() or a missing unscale_: the update is 65,536 times too large. Under
+    Adam it would be 1.0004 times.
+    """
+    ratio = _first_update(train, precision="fp16") / _first_update(train)
+    assert 0.97 < ratio < 1.03, f"the fp16 update is {ratio:.4g} times the fp32 update"
+
+
+def clip_sees_unscaled_gradients(train: Train) -> None:
+    """With fp16 and clipping an SGD update is as large as in fp32 with clipping, to 3 %.
+
+    Catches clipping before unscale_: gradients 65,536 times too large are cut down to the limit and then divided
+    by the scale. Clipping must bite, and the optimizer must not be Adam.
+    """
+    ratio = _first_update(train, precision="fp16", clip=CLIP) / _first_update(train, clip=CLIP)
+    assert 0.97 < ratio < 1.03, f"the clipped fp16 update is {ratio:.4g} times the clipped fp32 update"
+
+
+def weights_stay_float32(train: Train) -> None:
+    """Mixed precision keeps the weights in float32: an update of 0.001 moves a weight of 1, Adam stays finite.
+
+    Catches `model.bfloat16()` (1 - 0.001 rounds to 1: nothing ever moves) and `model.half()` (Adam's eps is 0 in float16).
+    Updates of 2^-8 or more would move even bfloat16. Four steps in fp16, since the scaler skips the first ones.
+    """
+    for precision in ("bf16", "fp16"):
+        model = nn.Linear(3, 1, bias=False)
+        nn.init.ones_(model.weight)
+        data = TensorData(torch.tensor([[1.0, 1e-3, 0.0]] * BATCH), torch.zeros(BATCH, 1), regression=True)
+        for optimizer in ("sgd", "adamw"):
+            own = copy.deepcopy(model)
+            train(
+                own,
+                data,
+                config=plain_config(steps=4, lr=1e-3, precision=precision, optimizer=optimizer),
+                loss=lambda outputs, _: outputs.float().sum(),
+            )
+            weights = own.weight.detach().flatten().tolist()
+            assert all(map(math.isfinite, weights)), f"{precision}, {optimizer}: the weights become {weights}"
+            assert 0.99 < weights[0] < 1, (
+                f"{precision}, {optimizer}: updates of 0.001 leave a weight of 1 at {weights[0]}"
+            )
+
+
+# ---- steps: optimizer, schedule, average -----------------------------------------------------------------------------
+
+
+def rate_follows_schedule(train: Train) -> None:
+    """Step t of 12 uses the learning rate of a warm-up over 3 steps and a cosine over the other 9, from its first step on.
+
+    Catches a schedule that advances per epoch or per micro-batch, one that advances before the optimizer, and one that is
+    never stepped. Looked at when the optimizer steps, not in the history: get_last_lr() after the step is the next one.
+    A constant rate, or one step an epoch, would hide all of it; accumulation 2 and 3 steps an epoch.
+    """
+    config = plain_config(steps=12, warmup=3, schedule="cosine", accumulation=2, lr=0.1)
+    used = [step.lr for step in witness(train, Bed(), config).steps]
+    cosine = [0.05 * (1 + math.cos(math.pi * t / 9)) for t in range(9)]
+    expected = [0.1 / 3, 0.2 / 3, 0.1, *cosine]
+    assert np.allclose(used, expected, rtol=0, atol=1e-9), (
+        f"rates used {np.round(used, 5)}, planned {np.round(expected, 5)}"
+    )
+
+
+def logged_rate_is_the_one_used(train: Train) -> None:
+    """The history's lr of a step is the one the optimizer used in it, not that of the step after."""
+    seen = witness(train, Bed(), plain_config(steps=9, warmup=3, schedule="cosine", log_every=1))
+    logged, used = [record["lr"] for record in seen.result.history], [step.lr for step in seen.steps]
+    assert np.allclose(logged, used, rtol=0, atol=1e-9), f"logged {np.round(logged, 5)}, used {np.round(used, 5)}"
+
+
+def weight_decay_is_decoupled(train: Train) -> None:
+    """Without a gradient AdamW shrinks every weight by the same share, lr · weight_decay.
+
+    Catches Adam(weight_decay=…): there weights of 1 and of 5 shrink by the same amount. One size of weight could not tell
+    the two apart, nor could SGD, where they are the same.
+    """
+    model = nn.Linear(2, 1, bias=False)
+    model.weight.data = torch.tensor([[1.0, 5.0]])
+    data = TensorData(torch.ones(BATCH, 2), torch.zeros(BATCH, 1), regression=True)
+    config = plain_config(steps=1, optimizer="adamw", lr=0.01, weight_decay=0.1)
+    train(model, data, config=config, loss=lambda outputs, _: 0 * outputs.sum())
+    shares = [1 - model.weight[0, 0].item(), 1 - model.weight[0, 1].item() / 5]
+    assert np.allclose(shares, 0.001, rtol=1e-2), f"weights 1 and 5 shrink by {shares}, lr · weight_decay is 0.001"
+
+
+def frozen_weights_stay(train: Train) -> None:
+    """A layer that is frozen from the start keeps its bits; so does one frozen at step 3, from then on.
+
+    Catches an optimizer that decays what is frozen, and zero_grad(set_to_none=False), after which momentum goes on moving a
+    weight whose gradient is 0. Frozen from the start alone proves little: no gradient, no momentum. With momentum and decay.
+    """
+    bed = Bed()
+    first, last = bed.model[1], bed.model[-1]
+    last.bias.requires_grad_(False)
+    kept, calls = {"last.bias": last.bias.detach().clone()}, []
+
+    def freeze(module, _):
+        calls.append(None)
+        if torch.is_grad_enabled() and "first.weight" not in kept and len(calls) > 3:
+            kept["first.weight"] = first.weight.detach().clone()
+            first.weight.requires_grad_(False)
+
+    bed.model.register_forward_pre_hook(freeze)
+    bed.run(train, plain_config(steps=9, momentum=0.9, weight_decay=0.1))
+    moved = {
+        name: (w - {"last.bias": last.bias, "first.weight": first.weight}[name]).abs().max().item()
+        for name, w in kept.items()
+    }
+    assert len(kept) == 2 and not any(moved.values()), f"frozen weights moved by at most: {moved}"
+
+
+def average_is_validated(train: Train) -> None:
+    """With ema the reported validation loss is that of the running average, and the average is right.
+
+    The average is followed by hand from the weights before each step. Catches validating the raw weights, an average
+    updated before the step or with decay and share exchanged. A large learning rate keeps the two losses apart.
+    """
+    bed = Bed()
+    average = [p.double() for p in clones(bed.model.parameters())]
+    seen = witness(train, bed, plain_config(lr=1.0, ema=0.8), val=bed.val)
+    for weights in [*(step.weights for step in seen.steps[1:]), clones(bed.model.parameters())]:
+        average = [0.8 * a + 0.2 * w.double() for a, w in zip(average, weights, strict=True)]
+    expected, raw = (bed.mean_loss(w, bed.val) for w in (average, list(bed.model.parameters())))
+    reported = _validations(seen.result)[-1]["val_loss"]
+    assert math.isclose(reported, expected, rel_tol=1e-4), (
+        f"validation reports {reported:.6f}; the average's loss is {expected:.6f}, that of the raw weights {raw:.6f}"
+    )
+
+
+# ---- modes and validation --------------------------------------------------------------------------------------------
+
+
+def trains_in_train_mode(train: Train) -> None:
+    """Every module is in train mode at each training step, also after a validation.
+
+    Catches a missing model.train() after validation: dropout goes off and BatchNorm stops counting. The losses point the
+    wrong way (without dropout they are lower), so modes are looked at, and BatchNorm's own count. Validates every step.
+    """
+    bed = Bed(norm=True, dropout=0.5)
+    steps = witness(train, bed, plain_config(val_every=1), val=bed.val).steps
+    evaluating = [i + 1 for i, step in enumerate(steps) if not step.in_train_mode]
+    tracked = int(bed.model[2].num_batches_tracked)
+    assert not evaluating, (
+        f"steps {evaluating} were made in eval mode (BatchNorm saw {tracked} of {len(steps)} batches)"
+    )
+
+
+def validates_in_eval_mode(train: Train) -> None:
+    """Validation uses neither dropout nor the batch's statistics, and leaves BatchNorm's as they were.
+
+    Catches a missing model.eval(). Two halves: the reported loss is that of the final weights in eval mode, and BatchNorm
+    has counted the training batches only. With BatchNorm alone two validations agree; without it there is no count.
+    """
+    bed = Bed(norm=True, dropout=0.5)
+    seen = witness(train, bed, plain_config(val_every=2), val=bed.val)
+    tracked, steps = int(bed.model[2].num_batches_tracked), len(seen.steps)
+    expected = bed.mean_loss(list(bed.model.parameters()), bed.val, like=bed.model)
+    reported = _validations(seen.result)[-1]["val_loss"]
+    assert tracked == steps, f"BatchNorm counted {tracked} batches in {steps} steps: it saw validation data"
+    assert math.isclose(reported, expected, rel_tol=1e-5), f"reported {reported:.6f}, in eval mode it is {expected:.6f}"
+
+
+def validation_keeps_no_graph(train: Train) -> None:
+    """Validation records nothing for a backward pass: its outputs have no graph.
+
+    Catches a missing no_grad: the graph of one batch lives at least until the next (a higher peak), and where losses are
+    summed as tensors, that of all batches. The value of the loss is the same, bit for bit.
+    """
+    bed = Bed()
+    graphs = witness(train, bed, plain_config(val_every=2), val=bed.val).validation_graphs
+    assert graphs, "no validation data went through the model"
+    assert not any(graphs), f"{sum(graphs)} of {len(graphs)} validation batches recorded a graph"
+
+
+def validation_keeps_order(train: Train) -> None:
+    """Validation sees each example once and in order, so that predictions can be matched to ids by position."""
+    bed = Bed()
+    ids = witness(train, bed, plain_config(), val=bed.val).validation_ids
+    every_example_once([torch.tensor(sorted(ids))], len(bed.val))
+    order_is_kept([torch.tensor(ids)])
+
+
+def reported_losses_count_targets(train: Train) -> None:
+    """Logged and validation loss and accuracy are sums over all targets, divided once by their number.
+
+    Catches the mean of batch means, a mean over examples instead of targets, padding that counts, and sums that are not
+    divided at all. Short last batches and texts of 1 to 7 targets; equal batches would hide it. The learning rate is so
+    small that the weights stay as they are: then an epoch's logged loss is that of the whole training set.
+    """
+    bed = Bed(tokens=True)
+    weights = clones(bed.model.parameters())
+    config = plain_config(lr=1e-30, log_every=EPOCH, val_every=EPOCH, val_batch_size=BATCH, accumulation=3)
+    result = bed.run(train, config, val=bed.val)
+    for record in result.history:
+        name, data = ("val_loss", bed.val) if "val_loss" in record else ("loss", bed.data)
+        expected = bed.mean_loss(weights, data)
+        assert math.isclose(record[name], expected, rel_tol=1e-5), (
+            f"{name} {record[name]:.6f}, over all targets {expected:.6f}"
+        )
+    accuracy, expected = _validations(result)[-1]["val_accuracy"], bed.accuracy(weights, bed.val)
+    assert math.isclose(accuracy, expected, rel_tol=1e-6), (
+        f"val_accuracy {accuracy:.6f}, over all targets {expected:.6f}"
+    )
+
+
+def log_holds_no_graph(train: Train) -> None:
+    """The history holds plain numbers: a tensor kept there keeps its graph's nodes, some 2 KB a step."""
+    bed = Bed()
+    result = bed.run(train, plain_config(log_every=1, val_every=1), val=bed.val)
+    tensors = [key for record in result.history for key, value in _flat(record) if isinstance(value, Tensor)]
+    assert result.history and not tensors, f"{len(tensors)} tensors in the history, under {sorted(set(tensors))}"
+
+
+# ---- the order of the data -------------------------------------------------------------------------------------------
+
+
+def epochs_are_complete(train: Train) -> None:
+    """Each epoch sees every example once; 22 examples in batches of 8 are 8, 8 and 6.
+
+    Catches next(iter(loader)) at every step, a lost tail, an example that is drawn twice.
+    """
+    seen = witness(train, Bed(), plain_config(steps=3 * EPOCH))
+    for ids in _epochs(seen):
+        every_example_once([ids], EXAMPLES)
+
+
+def epochs_have_orders_of_their_own(train: Train) -> None:
+    """Three epochs, three orders. Catches a shuffle seeded alike every epoch, as without set_epoch.
+
+    One epoch proves nothing.
+    """
+    orders = [tuple(ids.tolist()) for ids in _epochs(witness(train, Bed(), plain_config(steps=3 * EPOCH)))]
+    assert len(orders) == 3 and len(set(orders)) == 3, f"{len(set(orders))} different orders in {len(orders)} epochs"
+
+
+def sorted_data_is_shuffled(train: Train) -> None:
+    """Data sorted by class come in batches that mix classes. Shuffled data would hide a missing shuffle."""
+    bed = Bed()
+    bed.data.y.copy_(bed.data.y.sort().values)
+    steps = witness(train, bed, plain_config(steps=EPOCH)).steps
+    batches_mix_classes([(step.x, bed.targets(step.x)) for step in steps])
+
+
+def examples_draw_anew(train: Train) -> None:
+    """What examples draw from the global streams of torch, NumPy and Python differs over examples, epochs and workers.
+
+    Catches worker processes that start from one seed, and a constant seed per epoch. Two workers and two epochs, since
+    fewer hide it; "the same on every run" is what the buggy loader fulfils.
+    """
+    bed = Bed(draws=True)
+    seen = witness(train, bed, plain_config(steps=2 * EPOCH, workers=2))
+    for i, source in enumerate(("torch", "NumPy", "Python")):
+        drawn = torch.cat([step.x[:, 1 + i] for step in seen.steps]).tolist()
+        assert len(set(drawn)) == len(drawn), f"{source}: {len(drawn)} draws in 2 epochs, {len(set(drawn))} different"
+
+
+def says_no_to_zero_steps(train: Train) -> None:
+    """Fewer examples than a batch with drop_last is an error: an epoch would have no step, and training nothing to do."""
+    bed = Bed()
+    before = clones(bed.model.parameters())
+    try:
+        bed.run(train, plain_config(batch_size=EXAMPLES + 1, drop_last=True))
+    except ValueError:
+        return
+    moved = any(not torch.equal(a, b) for a, b in zip(before, bed.model.parameters(), strict=True))
+    raise AssertionError(f"{EXAMPLES} examples, batches of {EXAMPLES + 1}, drop_last: no error, weights moved: {moved}")
+
+
+# ---- the same run ----------------------------------------------------------------------------------------------------
+
+
+def same_run(train: Train) -> None:
+    """The same config gives the same weights and history, bit for bit, whatever the caller drew before.
+
+    With dropout and examples that draw. Another seed must give other weights: a loop that ignores its seed would pass
+    otherwise.
+    """
+    runs = []
+    for stream, seed in ((1, 0), (2, 0), (1, 1)):
+        bed = Bed(dropout=0.5, draws=True)
+        with own_random_streams(stream):
+            result = bed.run(train, plain_config(seed=seed, log_every=1, val_every=2), val=bed.val)
+        runs.append((clones(bed.model.parameters()), _stable(result.history)))
+    _assert_same_bits(runs[0][0], runs[1][0], "two runs of one config")
+    assert runs[0][1] == runs[1][1], f"two runs of one config: {_first_difference(runs[0][1], runs[1][1])}"
+    alike = all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[2][0], strict=True))
+    assert not alike, "seeds 0 and 1 give the same weights"
+
+
+def watching_changes_nothing(train: Train) -> None:
+    """Logging, validating and saving at every step or never: the same weights and buffers, bit for bit.
+
+    With dropout, BatchNorm and examples that draw, in the validation data too: what they draw must not move the streams of
+    training, and BatchNorm must not see them. Without any of these almost every loop would pass.
+    """
+    states = []
+    for watched in (False, True):
+        bed = Bed(dropout=0.5, norm=True, draws=True)
+        with tempfile.TemporaryDirectory() as folder:
+            every = {"log_every": 1, "val_every": 1, "save_every": 1} if watched else {"log_every": 1_000}
+            where = {"val": bed.val, "run": folder} if watched else {}
+            bed.run(train, plain_config(**every), **where)
+        states.append(clones(bed.model.state_dict().values()))
+    _assert_same_bits(*states, "watched and not watched")
+
+
+def workers_change_nothing(train: Train) -> None:
+    """0 and 2 workers: the same weights, bit for bit, also when examples draw and the model does."""
+    weights = []
+    for workers in (0, 2):
+        bed = Bed(dropout=0.5, draws=True)
+        bed.run(train, plain_config(workers=workers))
+        weights.append(clones(bed.model.parameters()))
+    _assert_same_bits(*weights, "0 and 2 workers")
+
+
+# What a resumed run may have lost, and a run that only this loss changes: plain SGD needs nothing but its weights.
+RESUMED = {
+    "position in the data": {},
+    "optimizer": {"optimizer": "adamw"},
+    "schedule": {"schedule": "cosine", "warmup": 2},
+    "random streams": {},  # with a model that draws
+    "average": {"ema": 0.8},
+    "early stopping": {"lr": 1.0, "val_every": 1, "patience": 6},
+    "loss scale": {"precision": "fp16"},  # with a loss so large that the scale must fall
+    "skipped steps": {"nonfinite": "skip", "schedule": "cosine"},  # with an example that is not finite
+}
+INTERRUPTED = EPOCH + 1  # in the middle of an epoch, and of a log record
+
+
+def resumes_exactly(train: Train, what: str = "") -> None:
+    """A run that is interrupted in mid-epoch and resumed ends with the bits, and the history, of one that was not.
+
+    what: one of RESUMED, or all of them. Each is a run of its own that only this loss would change, so that the error names
+    what was lost; plain SGD would resume without an optimizer's state, a model without dropout without random streams.
+    A loop that starts afresh would end with the same bits too: the steps after resuming are counted.
+    """
+    for name in [what] if what else RESUMED:
+        straight, again = Bed.for_resuming(name), Bed.for_resuming(name)
+        config = plain_config(steps=3 * EPOCH + 1, log_every=EPOCH, save_every=INTERRUPTED, **RESUMED[name])
+        with tempfile.TemporaryDirectory() as folder:
+            whole = straight.run(train, config, val=straight.val, run=folder)
+            _forget_after(folder, INTERRUPTED)
+            seen = witness(train, again, config, val=again.val, run=folder)
+            log = (Path(folder) / "log.jsonl").read_text().count("\n")
+        made = whole.steps - INTERRUPTED
+        assert len(seen.steps) == made, f"{name}: {len(seen.steps)} steps after resuming, not {made}"
+        lost = f"resumed, without what it knew of: {name}"
+        _assert_same_bits(clones(straight.model.parameters()), clones(again.model.parameters()), lost)
+        if whole.ema:
+            _assert_same_bits(clones(whole.ema.parameters()), clones(seen.result.ema.parameters()), lost)
+        one, other = _stable(whole.history), _stable(seen.result.history)
+        assert repr(one) == repr(other), f"{lost}: {_first_difference(one, other)}"
+        assert log == len(one), f"{lost}: {log} lines in the log of {len(one)} records"
+
+
+def damaged_checkpoint_is_refused(train: Train) -> None:
+    """One flipped bit in the newest checkpoint: it is named and passed over, and the run still ends with its own bits.
+
+    The bit is the sign of a saved weight: a file that opens and looks sound. Chopping the file off would be loud by itself.
+    """
+    straight, again = Bed(), Bed()
+    config = plain_config(steps=2 * EPOCH, save_every=INTERRUPTED)
+    with tempfile.TemporaryDirectory() as folder:
+        straight.run(train, config, run=folder)
+        newest = checkpoint.find(Path(folder) / "checkpoints")[-1]
+        content = bytearray(newest.read_bytes())
+        weight = straight.model[1].weight.detach().numpy().tobytes()
+        content[content.find(weight) + 3] ^= 0x80
+        newest.write_bytes(content)
+        with redirect_stdout(io.StringIO()) as said:
+            again.run(train, config, run=folder)
+    _assert_same_bits(
+        clones(straight.model.parameters()), clones(again.model.parameters()), "after a damaged checkpoint"
+    )
+    assert newest.name in said.getvalue(), f"{newest.name} is damaged, and the loop says only {said.getvalue()!r}"
+
+
+# ---- choosing --------------------------------------------------------------------------------------------------------
+
+
+def best_weights_are_those_validated(train: Train) -> None:
+    """best_weights are the weights at the time of the best validation, which is the one with the lowest loss.
+
+    Validation labels are exchanged, so that its loss rises from the first validation on: the best is long past at the
+    end. Catches `best = model.state_dict()`, whose tensors are the live ones and follow training: it takes a later step to
+    see that. Catches a comparison the wrong way round.
+    """
+    bed = Bed.adverse()
+    seen = witness(train, bed, plain_config(lr=1.0, val_every=1), val=bed.val)
+    losses = [record["val_loss"] for record in _validations(seen.result)]
+    assert seen.result.best["step"] == losses.index(min(losses)) + 1, f"best {seen.result.best}, losses {losses}"
+    is_a_copy(seen.result.best_weights, bed.model)
+    after_first = seen.steps[1].weights  # step 2 starts from the weights of the first validation
+    saved = [seen.result.best_weights[name] for name, _ in bed.model.named_parameters()]
+    _assert_same_bits(after_first, saved, "the weights after step 1, which were best, and best_weights")
+
+
+def stopping_follows_the_loss(train: Train) -> None:
+    """patience=2 stops two validations after the best loss where it rises, and never where it falls.
+
+    Catches a comparison the wrong way round (a rule for accuracies applied to losses), a count that is not reset, one that
+    is off by one. Both directions, since each alone is passed by a loop that always, or never, stops.
+    """
+    rising, falling = Bed.adverse(), Bed()
+    stopped = rising.run(train, plain_config(lr=1.0, val_every=1, patience=2), val=rising.val)
+    assert stopped.steps == 3, (
+        f"the loss rises from the first validation on, but patience=2 stops at step {stopped.steps}"
+    )
+    went_on = falling.run(train, plain_config(lr=0.01, val_every=1, patience=2), val=falling.data)
+    losses = [round(record["val_loss"], 4) for record in _validations(went_on)]
+    assert went_on.steps == 2 * EPOCH, f"patience=2 stops at step {went_on.steps} while the loss falls: {losses}"
+
+
+def overfits_one_batch(
+    train: Train,
+    model: nn.Module | None = None,
+    data: Dataset | None = None,
+    *,
+    config: Config | None = None,
+    loss=cross_entropy_sum,
+    below: float = 0.05,
+) -> None:
+    """300 steps on one small batch bring its loss below 0.05: model, loss and loop can learn at all.
+
+    model, data, config: your own, or a perceptron on 8 examples. Catches most of what breaks learning (a softmax before
+    cross_entropy stays above 0.5). Blind to everything that needs more than a batch, and to labels that are wrong:
+    wrong ones are memorised as well.
+    """
+    if model is None:
+        bed = Bed()
+        model, data = bed.model, TensorData(bed.data.x[:BATCH], bed.data.y[:BATCH])
+    config = config or plain_config(steps=300, batch_size=len(data), optimizer="adamw", lr=0.05, log_every=1)
+    last = train(model, data, config=config, loss=loss).history[-1]["loss"]
+    assert last < below, f"after {config.steps} steps on one batch its loss is {last:.4f}"
+
+
+# ---- what is not finite ----------------------------------------------------------------------------------------------
+
+
+def nonfinite_never_reaches_the_weights(train: Train, log_every: int = 1) -> None:
+    """A gradient that is not finite raises FloatingPointError, on the weights of the step before it.
+
+    Catches an update that goes through: a single NaN makes every weight NaN. log_every: where a loop asks the device only at
+    log steps, later steps must be blocked too; on a CPU, which is asked at every step, that cannot be seen.
+    """
+    good, bad = Bed(norm=True), Bed(norm=True)
+    good.run(train, plain_config(steps=2))
+    try:
+        bad.run(train, plain_config(steps=2 * EPOCH, log_every=log_every), loss=_nan_at(3))
+    except FloatingPointError:
+        _assert_same_bits(*(clones(b.model.state_dict().values()) for b in (good, bad)), "before and after a NaN")
+        return
+    _assert_finite(bad.model)
+    raise AssertionError("the loss of step 3 was NaN, and nothing was raised")
+
+
+def skipped_step_leaves_no_trace(train: Train) -> None:
+    """Under nonfinite="skip" a bad step changes neither weights, buffers, average, logged loss nor the schedule.
+
+    Step 3 of 3 is bad; everything is compared with a run of the 2 steps before it. Catches an average that is updated
+    although the step was blocked, BatchNorm statistics of the bad batch, a NaN in the logged mean, and (from the rates
+    of a longer run) a schedule that moves on. NaN in a mean cannot be removed by multiplying it with 0.
+    """
+    good, bad = Bed(norm=True), Bed(norm=True)
+    one = good.run(train, plain_config(steps=2, ema=0.5, log_every=10))
+    other = bad.run(train, plain_config(steps=3, ema=0.5, log_every=10, nonfinite="skip"), loss=_nan_at(3))
+    _assert_same_bits(*(clones(b.model.state_dict().values()) for b in (good, bad)), "without and with a skipped step")
+    _assert_same_bits(*(clones(r.ema.parameters()) for r in (one, other)), "averages without and with a skipped step")
+    losses = [result.history[-1]["loss"] for result in (one, other)]
+    assert losses[0] == losses[1], f"logged losses without and with a skipped step: {losses}"
+    config = plain_config(steps=6, schedule="cosine", nonfinite="skip", log_every=1)
+    rates = [step.lr for step in witness(train, Bed(), config, loss=_nan_at(3)).steps]
+    assert rates[2] == rates[3] < rates[1], f"step 3 is skipped, its rate is due again at step 4: {rates}"
+
+
+def endless_skips_end_the_run(train: Train) -> None:
+    """max_skips=3 bad steps in a row raise FloatingPointError; two, then a good one, do not."""
+    few, many = Bed(), Bed()
+    config = plain_config(steps=8, nonfinite="skip", max_skips=3, log_every=1)
+    skipped = few.run(train, config, loss=_nan_at(2, 3, 5, 6)).skipped
+    assert skipped == 4, f"4 steps were bad, {skipped} are reported as skipped"
+    try:
+        many.run(train, config, loss=_nan_at(2, 3, 4, 5, 6))
+    except FloatingPointError:
+        return
+    raise AssertionError("5 bad steps in a row, and max_skips=3 raised nothing")
+
+
+# ---- small things ----------------------------------------------------------------------------------------------------
+
+
+def _relative_error(got: list[Tensor | None], expected: list[Tensor]) -> float:
+    wrong = [torch.zeros_like(e) if g is None else g for g, e in zip(got, expected, strict=True)]
+    return norm_of([g - e for g, e in zip(wrong, expected, strict=True)]) / norm_of(expected)
+
+
+def _first_update(train: Train, **changes) -> float:
+    """How far an SGD step moves the weights; the best of 3 steps, since a scaler may skip the first."""
+    bed = Bed()
+    seen = witness(train, bed, plain_config(steps=3, batch_size=EXAMPLES, lr=1e-3, **changes))
+    places = [*(step.weights for step in seen.steps), clones(bed.model.parameters())]
+    moves = [norm_of([a - b for a, b in zip(*pair, strict=True)]) for pair in pairwise(places)]
+    return next((move for move in moves if move > 0), 0.0)
+
+
+def _epochs(seen: Witness) -> list[Tensor]:
+    """The ids of each whole epoch, in the order in which they came."""
+    ids = torch.cat([(step.x[:, 0].double() * 64).round().long() for step in seen.steps])
+    return list(ids.split(EXAMPLES))
+
+
+def _validations(result) -> list[dict]:
+    return [record for record in result.history if "val_loss" in record]
+
+
+def _stable(history: list[dict]) -> list[dict]:
+    """The history without what is measured, and so differs from run to run."""
+    return [{key: value for key, value in record.items() if key != MEASURED} for record in history]
+
+
+def _first_difference(one: list[dict], other: list[dict]) -> str:
+    pairs = zip([*one, None], [*other, None], strict=False)
+    return "{} against {}".format(*next((a, b) for a, b in pairs if repr(a) != repr(b)))  # repr: NaN is unlike itself
+
+
+def _flat(record: dict, prefix: str = ""):
+    for key, value in record.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _forget_after(run: str, step: int) -> None:
+    """Delete the checkpoints of later steps, as if the process had been killed before they were written."""
+    for kind in ("step", "best"):
+        for path in checkpoint.find(Path(run) / "checkpoints", kind):
+            if int(path.name.split("-")[1]) > step:
+                path.unlink()
+
+
+def _nan_at(*steps: int):
+    """Cross-entropy, but NaN at these training steps (from 1, without accumulation)."""
+    calls = []
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        total = cross_entropy_sum(outputs, targets)
+        if not total.requires_grad:
+            return total
+        calls.append(None)
+        return total * math.nan if len(calls) in steps else total
+
+    return loss
+
+
+def _assert_finite(model: nn.Module) -> None:
+    bad = [name for name, t in model.state_dict().items() if not t.isfinite().all()]
+    assert not bad, f"not finite: {', '.join(bad)}"
+
+
+def _assert_same_bits(one: list[Tensor], other: list[Tensor], what: str) -> None:
+    for i, (a, b) in enumerate(zip(one, other, strict=True)):
+        assert torch.equal(a, b), f"{what}: tensor {i} differs by {(a.double() - b.double()).abs().max().item():.3g}"

@@ -66,7 +66,7 @@ class Rewind:
             torch.cuda.set_rng_state_all(self.cuda_streams)
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """On a GPU an error class of its own; a CPU's allocator raises a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 

@@ -43,7 +43,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     while True:  # once, unless memory runs out
         try:
             state.optimizer.zero_grad()
-            total = torch.zeros((), device=state.device)
+            total = torch.zeros((), dtype=torch.float64, device=state.device)
             for x_part, y_part in micro_batches(x, y, state.parts, state.device):
                 with state.autocast():
                     outputs = state.model(x_part)

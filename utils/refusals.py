@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 
 from utils.batches import first_examples
 from utils.device import own_random_streams
-from utils.guards import evaluating
+from utils.guards import evaluating, is_out_of_memory
 from utils.metrics import cross_entropy_sum
 from utils.state import State
 
@@ -24,6 +24,8 @@ def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tens
         try:
             outputs = state.model(x.to(state.device))
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
             raise ValueError(f"the model does not take the data ({what}): {error}") from error
         what += f", outputs {tuple(outputs.shape)} {outputs.dtype}"
         if loss is cross_entropy_sum:

@@ -1,0 +1,195 @@
+"""A bad moment does no harm: gradients that are not finite, memory that runs out, updates that are blocked."""
+
+import pytest
+import torch
+from torch import nn
+
+from utils.checkpoint import load_newest
+from utils.data import TensorData, spiral
+from utils.loop import Config, train
+from utils.metrics import cross_entropy_sum
+
+SPIRAL = spiral()
+DATA = TensorData(SPIRAL.train.x[:64], SPIRAL.train.y[:64])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+
+
+def tensors(model: nn.Module) -> list[torch.Tensor]:
+    return [t.clone() for t in model.state_dict().values()]
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(map(torch.equal, a, b))
+
+
+class Whole(TensorData):
+    """Whatever is asked for, all of it in one order."""
+
+    def __getitems__(self, indices):
+        return self.x, self.y
+
+
+class Poison:
+    """Cross-entropy that turns to NaN (or inf) at given calls of its own, counted from 1 in training mode."""
+
+    def __init__(self, calls: set[int], value: float = float("nan")):
+        self.calls, self.value, self.call, self.seen = calls, value, 0, []
+
+    def __call__(self, outputs, targets):
+        if not outputs.requires_grad:
+            return cross_entropy_sum(outputs, targets)
+        self.call += 1
+        bad = self.call in self.calls
+        return cross_entropy_sum(outputs, targets) * (self.value if bad else 1.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("bad_step", [1, 5])
+def test_raise_names_the_step_and_leaves_the_weights_before_it(value, optimizer, bad_step):
+    options = {"batch_size": 16, "lr": 1e-2, "optimizer": optimizer, "ema": 0.9}
+    before = net()
+    if bad_step > 1:
+        train(before, DATA, None, Config(steps=bad_step - 1, **options))
+    model = net()
+    with pytest.raises(FloatingPointError, match=f"step {bad_step} is not finite .*examples \\["):
+        train(model, DATA, None, Config(steps=8, **options), loss=Poison({bad_step}, value))
+    assert same(tensors(model), tensors(before))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("bad", [1, 4])
+def test_skip_leaves_everything_as_if_the_step_had_not_been(optimizer, precision, bad, tmp_path):
+    """Weights, buffers, average, optimizer and schedule after five steps of which one was skipped, against four steps.
+
+    Every batch is the whole data in one order, so that a skipped batch leaves nothing out. Bit for bit, but for fp16,
+    whose scaler answers the skip with half the scale, and so with other rounding.
+    """
+    options = {
+        "batch_size": 64, "lr": 1e-2, "optimizer": optimizer, "ema": 0.9, "warmup": 3, "precision": precision,
+        "nonfinite": "skip", "save_every": 1, "keep": 10,
+    }  # fmt: skip
+
+    def nodrop():
+        model = net()
+        model[3].p = 0.0
+        model[0].bias = None  # BatchNorm cancels it: its gradient is rounding noise, which AdamW blows up
+        return model
+
+    data = Whole(DATA.x, DATA.y)
+    one, two = nodrop(), nodrop()
+    skipped = train(one, data, None, Config(steps=5, seed=1, **options), loss=Poison({bad}), run=tmp_path / "a")
+    train(two, data, None, Config(steps=4, seed=1, **options), run=tmp_path / "b")
+    assert skipped.skipped == 1 and skipped.steps == 5
+    a, b = (load_newest(tmp_path / run / "checkpoints") for run in "ab")
+    assert a["scheduler"]["last_epoch"] == b["scheduler"]["last_epoch"] == 4
+    for part in ("model", "ema"):
+        for name in a[part]:
+            tolerance = 1e-3 if precision == "fp16" else 0.0  # a step that was not blocked moves AdamW by lr = 1e-2
+            torch.testing.assert_close(a[part][name], b[part][name], rtol=0, atol=tolerance)
+    counts = [state["step"] for state in a["optimizer"]["state"].values() if "step" in state]
+    assert all(count == 4 for count in counts) and (counts or optimizer == "sgd")
+    assert all(tensor.isfinite().all() for tensor in a["model"].values())
+
+
+def test_the_loss_of_a_skipped_step_is_not_reported():
+    history = train(
+        net(), DATA, None, Config(steps=4, batch_size=64, nonfinite="skip", log_every=4), loss=Poison({2})
+    ).history
+    assert 0 < history[-1]["loss"] < 10 and history[-1]["skipped"] == 1
+
+
+def test_too_many_skips_in_a_row_end_the_run():
+    config = Config(steps=20, batch_size=16, nonfinite="skip", max_skips=3)
+    assert train(net(), DATA, None, config, loss=Poison({2, 3, 5, 6, 8})).skipped == 5  # never three in a row
+    with pytest.raises(FloatingPointError, match="3 updates in a row were not finite, the last of them by step 7"):
+        train(net(), DATA, None, config, loss=Poison({2, 3, 5, 6, 7}))
+
+
+def test_fp16_overflow_is_skipped_and_the_scale_halved():
+    """A loss so large that its gradient times 65536 leaves fp16's range: the scaler comes down by itself."""
+    config = Config(steps=12, batch_size=64, precision="fp16", log_every=1)
+    result = train(net(), DATA, None, config, loss=lambda o, t: cross_entropy_sum(o, t) * 1000)
+    assert 0 < result.skipped < 12
+    assert [r["skipped"] for r in result.history] == sorted(r["skipped"] for r in result.history)
+    assert result.history[-1]["skipped"] == result.history[-2]["skipped"]
+
+
+class Small(nn.Module):
+    """A model whose memory holds no more than `largest` examples at once; it says so as the CPU's allocator does."""
+
+    def __init__(self, inner: nn.Module, largest: int):
+        super().__init__()
+        self.inner, self.largest, self.sizes = inner, largest, []
+
+    def forward(self, x):
+        if self.training:
+            self.sizes.append(len(x))
+        outputs = self.inner(x)
+        if len(x) > self.largest:
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"
+            )
+        return outputs
+
+
+def plain_net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3)).double()
+
+
+def test_out_of_memory_halves_the_parts_and_keeps_the_arithmetic(capsys):
+    data = TensorData(DATA.x.double(), DATA.y)
+    config = Config(steps=5, batch_size=32, lr=0.1, optimizer="sgd")
+    roomy, small = plain_net(), Small(plain_net(), largest=10)
+    train(roomy, data, None, config)
+    train(small, data, None, config)
+    assert small.sizes[:7] == [32, 16, 8, 8, 8, 8, 8]  # tried, halved, halved; then four parts a step
+    for a, b in zip(roomy.parameters(), small.inner.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+    assert "out of memory at step 1" in capsys.readouterr().out
+
+
+def test_out_of_memory_repeats_the_step_with_the_same_streams_and_buffers():
+    """The failed attempts have drawn dropout masks and moved BatchNorm's statistics; neither may show."""
+    small = Small(net(), largest=16)
+    train(small, DATA, None, Config(steps=3, batch_size=64, lr=1e-2))
+    calm = net()
+    train(calm, DATA, None, Config(steps=3, batch_size=64, lr=1e-2, accumulation=4))
+    assert same(tensors(small.inner), tensors(calm))
+
+
+def test_out_of_memory_with_one_example_left_is_an_error():
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        train(Small(plain_net(), 0), TensorData(DATA.x.double(), DATA.y), None, Config(steps=1, batch_size=4))
+
+
+def test_other_runtime_errors_are_not_taken_for_it():
+    class Broken(nn.Linear):
+        def forward(self, x):
+            if self.training:
+                raise RuntimeError("something else")
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="something else"):
+        train(Broken(2, 3), DATA, None, Config(steps=1))
+
+
+def test_the_halved_parts_are_kept_on_resume(tmp_path):
+    options = {"steps": 6, "batch_size": 32, "save_every": 1}
+    train(Small(plain_net(), 10), TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
+    for path in sorted((tmp_path / "checkpoints").iterdir())[1:]:
+        path.unlink()
+    again = Small(plain_net(), 10)
+    train(again, TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
+    assert set(again.sizes) == {8}

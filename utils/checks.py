@@ -363,6 +363,22 @@ def order_is_kept(loader: Iterable[Tensor]) -> None:
     assert seen == sorted(seen), f"the ids come as {seen[:8]}…"
 
 
+def ranks_share_each_batch(order: Callable[[int, int], object], world: int = 3) -> None:
+    """The batches of all ranks, put together, are the batch of one rank alone, at each step of two epochs.
+
+    order(rank, world) gives an object with steps_per_epoch and indices(step), such as utils.batches.Order. Catches an order
+    that depends on the rank (examples twice, others never) and shards that overlap. Batches of one size for all ranks
+    would hide a lost rest: let `world` not divide the batch.
+    """
+    alone, ranks = order(0, 1), [order(rank, world) for rank in range(world)]
+    for step in range(2 * alone.steps_per_epoch):
+        together = sorted(i for rank in ranks for i in rank.indices(step).tolist())
+        expected = sorted(alone.indices(step).tolist())
+        assert together == expected, (
+            f"step {step}: {world} ranks have {together} between them, one alone has {expected}"
+        )
+
+
 def splits_are_disjoint(*splits: Iterable[int]) -> None:
     """No index is in two splits. Splits: indices into the one data set.
 

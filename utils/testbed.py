@@ -187,14 +187,15 @@ def witness(train: Train, bed: Bed, config: Config, **arguments) -> Witness:
     def before_step(optimizer, args, kwargs):
         if not any(p is q for group in optimizer.param_groups for p in group["params"] for q in parameters):
             return  # another's
-        x, modes, weights = zip(*seen.forwards, strict=True) if seen.forwards else ((), (), ())
+        assert seen.forwards, f"step {len(seen.steps) + 1} follows no forward pass of its own"
+        x, modes, weights = zip(*seen.forwards, strict=True)
         seen.forwards.clear()
         seen.steps.append(
             Step(
-                torch.cat(x) if x else torch.empty(0),
+                torch.cat(x),
                 [len(part) for part in x],
                 all(modes),
-                weights[0] if weights else clones(parameters),
+                weights[0],
                 [None if p.grad is None else p.grad.detach().clone() for p in parameters],
                 optimizer.param_groups[0]["lr"],
             )

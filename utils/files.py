@@ -175,7 +175,7 @@ def _try_addresses(file: OutsideFile, target: Path, patience: Patience) -> tuple
     deadline = time.monotonic() + patience.first_byte
     reasons, wrong = {}, []
     for url in file.urls:
-        failures = 0
+        failures, furthest = 0, _size(part)
         while failures <= patience.retries:
             start = _size(part) if _size(part) < file.size else 0
             try:
@@ -188,7 +188,8 @@ def _try_addresses(file: OutsideFile, target: Path, patience: Patience) -> tuple
                 continue
             except _BrokeOff as error:
                 reasons[url] = error
-                failures = 0 if _size(part) >= start + CHUNK else failures + 1
+                failures = 0 if _size(part) >= furthest + CHUNK else failures + 1
+                furthest = max(furthest, _size(part))
                 deadline = time.monotonic() + patience.first_byte
                 continue
             found = _size_and_md5(part)
@@ -230,7 +231,7 @@ def _fetch(url: str, part: Path, start: int, size: int, patience: Patience, dead
                     chunk = response.read1(CHUNK)
                 except (OSError, http.client.HTTPException) as error:
                     raise _BrokeOff(f"broke off: {error!r}") from error
-    if announced is not None and received < int(announced):
+    if announced is not None and received < int(announced) and start + received <= size:
         raise _BrokeOff(f"broke off after {start + received:,} bytes")
 
 
@@ -239,6 +240,9 @@ def _open(url: str, start: int, patience: Patience, deadline: float) -> tuple[ht
 
     _NoAnswer at the deadline; the thread is left behind (a daemon) and closes what it still gets.
     """
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise _NoAnswer("was not asked: no time left")
     answers: queue.Queue = queue.Queue()
     abandoned = threading.Event()
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
@@ -256,11 +260,11 @@ def _open(url: str, start: int, patience: Patience, deadline: float) -> tuple[ht
 
     threading.Thread(target=ask, daemon=True, name=f"download {url}").start()
     try:
-        answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        answer = answers.get(timeout=seconds)
     except queue.Empty:
         abandoned.set()
         _close_all(answers)
-        raise _NoAnswer(f"sent no byte within {patience.first_byte:g} s") from None
+        raise _NoAnswer(f"sent no byte within {seconds:.1f} s") from None
     if isinstance(answer, urllib.error.HTTPError):
         answer.close()
         if answer.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and start:

@@ -6,7 +6,7 @@ the kernel down carries an error output; a cell that never ran has no execution 
 
     python -m utils.course.engine LECTURE OUTPUT [--full] [--timeout SECONDS]
 
-runs one lecture in a process of its own and prints a line of JSON per finished cell.
+runs one lecture in a process of its own and prints a line of JSON before each cell.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from papermill.execute import remove_error_markers
 from papermill.iorw import load_notebook_node, write_ipynb
+from traitlets import Any
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
@@ -31,6 +32,8 @@ GRACE = 10.0  # seconds that an interrupted cell has to come back before its ker
 
 class EveryCellClient(PapermillNotebookClient):
     """Runs all cells; after a dead kernel the remaining ones keep no execution count."""
+
+    progress = Any()
 
     def execute(self, **kwargs):
         self.reset_execution_trackers()
@@ -42,6 +45,7 @@ class EveryCellClient(PapermillNotebookClient):
 
     def papermill_execute_cells(self):
         for index, cell in enumerate(self.nb.cells):
+            self.progress(index, len(self.nb.cells), cell.get("id", ""))
             self.nb_man.cell_start(cell, index)
             try:
                 self.execute_cell(cell, index)
@@ -84,17 +88,10 @@ class EveryCellEngine(NBClientEngine):
     def execute_managed_notebook(
         cls, nb_man, kernel_name, start_timeout=60, execution_timeout=None, progress=None, **_
     ):
-        """`progress(done, total, cell)` is called after each cell; the timeout is in seconds per cell."""
-        total = len(nb_man.nb.cells)
-
-        def complete(cell, cell_index=None, **kwargs):
-            type(nb_man).cell_complete(nb_man, cell, cell_index, **kwargs)
-            if progress:
-                progress(cell_index + 1, total, cell)
-
-        nb_man.cell_complete = complete
+        """`progress(done, total, cell id)` is called before each cell; the timeout is in seconds per cell."""
         EveryCellClient(
             nb_man,
+            progress=progress or (lambda done, total, cell: None),
             kernel_name=kernel_name,
             timeout=execution_timeout,
             startup_timeout=start_timeout,
@@ -143,8 +140,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--timeout", type=int)
     args = parser.parse_args(argv)
 
-    def tell(done: int, total: int, cell) -> None:
-        print(json.dumps({"done": done, "total": total, "cell": cell.get("id", "")}), flush=True)
+    def tell(done: int, total: int, cell: str) -> None:
+        print(json.dumps({"done": done, "total": total, "cell": cell}), flush=True)
 
     execute(args.lecture, args.output, full=args.full, timeout=args.timeout, progress=tell)
 

@@ -10,6 +10,7 @@ import nbformat
 from nbconvert import HTMLExporter
 
 from utils.course.ledger import FAILED, UNVERIFIED, VERIFIED, Result
+from utils.course.notebook import text_of
 
 MARKS = {VERIFIED: ("✓", "#1b7837"), UNVERIFIED: ("○", "#8a6d00"), FAILED: ("✗", "#b2182b")}
 
@@ -55,8 +56,10 @@ def _coloured(text: str, colour: str) -> str:
 
 
 def _describe_pictures(cell, prose: str) -> None:
-    """Give each picture the words that read it aloud, for readers who cannot see it."""
-    words = re.sub(r"[*_`$#>]|<[^>]+>", "", prose).strip().split("\n\n")[0]
+    """Give each picture the words that read it aloud, for readers who cannot see it; nbconvert's page has none."""
+    words = " ".join(re.sub(r"[*_`$#>]|<[^>]+>", "", prose).strip().split("\n\n")[0].split())
     for output in cell.outputs:
-        if "image/png" in output.get("data", {}):
-            output.metadata.setdefault("image/png", {})["alt"] = " ".join(words.split())
+        png = output.get("data", {}).get("image/png")
+        if png:
+            image = f'<img alt="{html.escape(words)}" src="data:image/png;base64,{text_of(png).strip()}">'
+            output.data = {"text/html": image}

@@ -122,7 +122,7 @@ def _follow(lecture: Lecture, worker: subprocess.Popen) -> None:
             if not step:
                 continue
             bar.total = step["total"]
-            bar.set_postfix_str(step["cell"], refresh=False)
+            bar.set_postfix_str(step["cell"])
             bar.update(step["done"] - bar.n)
             if not live and time.monotonic() - spoke > HEARTBEAT:
                 spoke = time.monotonic()

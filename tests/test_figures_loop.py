@@ -1,0 +1,55 @@
+"""The pictures of the honest-loop lecture: the numbers they print are the numbers they were given."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import pytest
+
+from utils import figures
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def legend(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
+
+
+def test_order_tiles_count_each_outcome_and_name_every_verb():
+    figure = figures.order_tiles({"fzbcs": "right", "fbcsz": "right", "fsbcz": "raises"})
+    assert legend(figure) == ["2 right", "1 raises"]
+    assert [text.get_text() for text in figure.axes[0].texts[:5]] == ["forward", "zero", "backward", "clip", "step"]
+    assert len(figure.axes[0].texts) == len(figure.axes[0].patches) == 15
+
+
+def test_order_tiles_refuse_an_unknown_outcome():
+    with pytest.raises(ValueError, match="wins"):
+        figures.order_tiles({"fzbcs": "wins"})
+
+
+def test_worker_draws_count_the_different_numbers():
+    figure = figures.worker_draws({"a": ([0.1, 0.2], [0.1, 0.2]), "b": ([0.1, 0.2], [0.3, 0.4])})
+    titles = " ".join(axes.get_title(loc=place) for axes in figure.axes for place in ("left", "center"))
+    assert "2 different draws" in titles and "4 different draws" in titles
+
+
+def test_memory_over_steps_names_the_peak():
+    figure = figures.memory_over_steps([100, 250, 50], [1, 2, 3], unit_bytes=100)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["peak 2.50"]
+    assert legend(figure)[:3] == ["forward", "backward", "step"]
+
+
+def test_schedule_units_mark_where_the_wrong_one_ends():
+    figure = figures.schedule_units([1.0, 0.5, 0.0], [1.0, 0.0, 1.0])
+    marker = figure.axes[0].lines[-1]
+    assert (list(marker.get_xdata()), list(marker.get_ydata())) == ([2], [1.0])
+
+
+def test_ragged_errors_draw_the_mean_of_each_tail():
+    figure = figures.ragged_errors([1, 2], {"a": [[0.2, 0.4], [0.1, 0.1]], "b": [[0.0, 0.0], [0.0, 0.0]]})
+    assert list(figure.axes[0].lines[0].get_ydata()) == pytest.approx([0.3, 0.1])

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils import checkpoint
-from utils.checks import batches_mix_classes, every_example_once, is_a_copy, order_is_kept
+from utils.checks import Loss, batches_mix_classes, every_example_once, is_a_copy, order_is_kept
 from utils.config import Config
 from utils.data import IGNORE, TensorData
 from utils.device import own_random_streams
@@ -105,7 +105,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
     """A loop that runs out of memory at its first step ends with the bits of one that began with smaller micro-batches.
 
     The model raises torch.OutOfMemoryError for more than 4 examples, behind its BatchNorm and its dropout: both have seen
-    the failed attempt, and must not have. (Micro-batches change BatchNorm's statistics; the comparison is with accumulation=2.)
+    the failed attempt, and must not have. Micro-batches change BatchNorm's statistics, so the other has accumulation=2.
     """
 
     def too_much(module, inputs):
@@ -300,7 +300,9 @@ def average_is_validated(train: Train) -> None:
     seen = witness(train, bed, plain_config(lr=1.0, ema=0.8), val=bed.val)
     for weights in [*(step.weights for step in seen.steps[1:]), clones(bed.model.parameters())]:
         average = [0.8 * a + 0.2 * w.double() for a, w in zip(average, weights, strict=True)]
-    expected, raw = (bed.mean_loss(w, bed.val, like=bed.model) for w in (average, list(bed.model.parameters())))
+    expected, raw = (
+        bed.mean_loss(w, bed.val.x, bed.val.y, like=bed.model) for w in (average, list(bed.model.parameters()))
+    )
     reported = _validations(seen.result)[-1]["val_loss"]
     assert math.isclose(reported, expected, rel_tol=1e-4), (
         f"validation reports {reported:.6f}; the average's loss is {expected:.6f}, that of the raw weights {raw:.6f}"
@@ -334,7 +336,7 @@ def validates_in_eval_mode(train: Train) -> None:
     bed = Bed(norm=True, dropout=0.5)
     seen = witness(train, bed, plain_config(val_every=2), val=bed.val)
     tracked, steps = int(bed.model[2].num_batches_tracked), len(seen.steps)
-    expected = bed.mean_loss(list(bed.model.parameters()), bed.val, like=bed.model)
+    expected = bed.mean_loss(list(bed.model.parameters()), bed.val.x, bed.val.y, like=bed.model)
     reported = _validations(seen.result)[-1]["val_loss"]
     assert tracked == steps, f"BatchNorm counted {tracked} batches in {steps} steps: it saw validation data"
     assert math.isclose(reported, expected, rel_tol=1e-5), f"reported {reported:.6f}, in eval mode it is {expected:.6f}"
@@ -361,26 +363,22 @@ def validation_keeps_order(train: Train) -> None:
 
 
 def reported_losses_count_targets(train: Train) -> None:
-    """Logged and validation loss and accuracy are sums over all targets, divided once by their number.
+    """Logged and validation loss and accuracy are sums over all targets since the last record, divided once by their number.
 
-    Catches the mean of batch means, a mean over examples instead of targets, padding that counts, and sums that are not
-    divided at all. Short last batches and texts of 1 to 7 targets; equal batches would hide it. The learning rate is so
-    small that the weights stay as they are: then an epoch's logged loss is that of the whole training set.
+    Catches the mean of batch means, a mean over examples instead of targets, padding that counts, sums that are not divided
+    at all, or not cleared. Short last batches and texts of 1 to 7 targets; equal batches would hide it. The learning
+    rate is so small that the weights stay as they are: then the logged loss of two steps is that of their examples.
     """
     bed = Bed(tokens=True)
     weights = clones(bed.model.parameters())
-    config = plain_config(lr=1e-30, log_every=EPOCH, val_every=EPOCH, val_batch_size=BATCH, accumulation=3)
-    result = bed.run(train, config, val=bed.val)
-    for record in result.history:
-        name, data = ("val_loss", bed.val) if "val_loss" in record else ("loss", bed.data)
-        expected = bed.mean_loss(weights, data)
-        assert math.isclose(record[name], expected, rel_tol=1e-5), (
-            f"{name} {record[name]:.6f}, over all targets {expected:.6f}"
-        )
-    accuracy, expected = _validations(result)[-1]["val_accuracy"], bed.accuracy(weights, bed.val)
-    assert math.isclose(accuracy, expected, rel_tol=1e-6), (
-        f"val_accuracy {accuracy:.6f}, over all targets {expected:.6f}"
-    )
+    config = plain_config(lr=1e-30, log_every=2, val_every=EPOCH, val_batch_size=BATCH, accumulation=3)
+    seen = witness(train, bed, config, val=bed.val)
+    for record in (record for record in seen.result.history if "val_loss" not in record):
+        x = torch.cat([step.x for step in seen.steps[record["step"] - 2 : record["step"]]])
+        _assert_close("loss", record["loss"], bed.mean_loss(weights, x, bed.targets(x)))
+    for record in _validations(seen.result):
+        _assert_close("val_loss", record["val_loss"], bed.mean_loss(weights, bed.val.x, bed.val.y))
+        _assert_close("val_accuracy", record["val_accuracy"], bed.accuracy(weights, bed.val.x, bed.val.y))
 
 
 def log_holds_no_graph(train: Train) -> None:
@@ -602,12 +600,12 @@ def overfits_one_batch(
     data: Dataset | None = None,
     *,
     config: Config | None = None,
-    loss=cross_entropy_sum,
+    loss: Loss | None = None,
     below: float = 0.05,
 ) -> None:
     """300 steps on one small batch bring its loss below 0.05: model, loss and loop can learn at all.
 
-    model, data, config: your own, or a perceptron on 8 examples. Catches most of what breaks learning (a softmax before
+    model, data, config, loss: your own, or a perceptron on 8 examples and the loop's own loss. Catches most of what breaks learning (a softmax before
     cross_entropy stays above 0.5). Blind to everything that needs more than a batch, and to labels that are wrong:
     wrong ones are memorised as well.
     """
@@ -615,7 +613,7 @@ def overfits_one_batch(
         bed = Bed()
         model, data = bed.model, TensorData(bed.data.x[:BATCH], bed.data.y[:BATCH])
     config = config or plain_config(steps=300, batch_size=len(data), optimizer="adamw", lr=0.05, log_every=1)
-    last = train(model, data, config=config, loss=loss).history[-1]["loss"]
+    last = train(model, data, config=config, **({"loss": loss} if loss else {})).history[-1]["loss"]
     assert last < below, f"after {config.steps} steps on one batch its loss is {last:.4f}"
 
 
@@ -662,7 +660,10 @@ def endless_skips_end_the_run(train: Train) -> None:
     """max_skips=3 bad steps in a row raise FloatingPointError; two, then a good one, do not."""
     few, many = Bed(), Bed()
     config = plain_config(steps=8, nonfinite="skip", max_skips=3, log_every=1)
-    skipped = few.run(train, config, loss=_nan_at(2, 3, 5, 6)).skipped
+    try:
+        skipped = few.run(train, config, loss=_nan_at(2, 3, 5, 6)).skipped
+    except FloatingPointError as error:
+        raise AssertionError(f"never more than 2 bad steps in a row, but max_skips=3 ends the run: {error}") from error
     assert skipped == 4, f"4 steps were bad, {skipped} are reported as skipped"
     try:
         many.run(train, config, loss=_nan_at(2, 3, 4, 5, 6))
@@ -753,6 +754,10 @@ def _scripted(*values: float):
 def _draws() -> tuple[float, float, float]:
     """What the three global streams give next."""
     return torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002
+
+
+def _assert_close(name: str, reported: float, expected: float) -> None:
+    assert math.isclose(reported, expected, rel_tol=1e-5), f"{name} {reported:.6f}, over all its targets {expected:.6f}"
 
 
 def _assert_finite(model: nn.Module) -> None:

@@ -40,6 +40,7 @@ class Bed:
                     _Noise() if noise else nn.Identity(), nn.Linear(4, 8), *middle, nn.Linear(8, CLASSES)
                 )
             self.model.to(dtype)
+        self.loss = None
         self.pristine = copy.deepcopy(self.model)
 
     @classmethod
@@ -58,10 +59,10 @@ class Bed:
             bed.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
         return bed
 
-    loss = staticmethod(cross_entropy_sum)
-
     def run(self, train: Train, config: Config, val=None, run=None, loss=None):
-        return train(self.model, self.data, val, config, run=run, loss=loss or self.loss)
+        """train(…) on this model and data; with the loop's own loss, unless another is given."""
+        loss = loss or self.loss
+        return train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {}))
 
     def ids(self, x: Tensor) -> Tensor:
         """The ids (B,) of inputs x; those of validation data are -1, -2, …"""
@@ -78,18 +79,18 @@ class Bed:
         y = self.targets(x)
         return list(torch.autograd.grad(self._loss_sum(weights, x, y, self.pristine) / y.ne(IGNORE).sum(), weights))
 
-    def mean_loss(self, weights: list[Tensor], data: TensorData, like: nn.Module | None = None) -> float:
-        """Over all targets of `data` in one piece, in float64 and eval mode, with the buffers of `like`."""
+    def mean_loss(self, weights: list[Tensor], x: Tensor, y: Tensor, like: nn.Module | None = None) -> float:
+        """Over all targets, in one piece, in float64 and eval mode, with the buffers of `like`."""
         model = copy.deepcopy(like or self.pristine).double().eval()
-        x = data.x if self.tokens else data.x.double()
+        x = x.double() if x.is_floating_point() else x
         with torch.no_grad():
-            total = self._loss_sum([w.double() for w in weights], x, data.y, model)
-        return (total / data.y.ne(IGNORE).sum()).item()
+            total = self._loss_sum([w.double() for w in weights], x, y, model)
+        return (total / y.ne(IGNORE).sum()).item()
 
-    def accuracy(self, weights: list[Tensor], data: TensorData) -> float:
+    def accuracy(self, weights: list[Tensor], x: Tensor, y: Tensor) -> float:
         with torch.no_grad():
-            right = self._outputs(weights, data.x, self.pristine).argmax(-1).eq(data.y)
-        return (right.sum() / data.y.ne(IGNORE).sum()).item()
+            right = self._outputs(weights, x, self.pristine).argmax(-1).eq(y)
+        return (right.sum() / y.ne(IGNORE).sum()).item()
 
     def _loss_sum(self, weights, x, y, model) -> Tensor:
         return F.cross_entropy(self._outputs(weights, x, model).flatten(0, -2), y.flatten(), reduction="sum")

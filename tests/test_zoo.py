@@ -1,0 +1,726 @@
+"""The zoo: every silent bug is put where it belongs and caught by its detector.
+
+A bug that a loop can have is planted in a copy of our own loop's source: an exact snippet, which must occur exactly once, is
+replaced by the bug. Its detector must pass on the loop as it is and raise AssertionError, by itself, on the copy. A
+bug of a model, a data set, a loss, an optimizer or a script stands next to its right version.
+
+The numbers are those of the zoo's 52 bugs; what has none is a broken promise of our loop's own.
+"""
+
+import importlib
+import itertools
+import shutil
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+import utils
+from utils import loop_checks
+from utils.loop import train
+
+SOURCE = Path(utils.__file__).parent
+DETECTORS = {"checks.py", "loop_checks.py", "testbed.py"}
+BUGS = range(1, 53)
+resumes = {what: partial(loop_checks.resumes_exactly, what=what) for what in loop_checks.RESUMED}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def assert_caught(detector: Callable, *examined) -> AssertionError:
+    """The detector raises AssertionError, and raises it itself: one out of torch or the loop would prove nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some bugs warn; a detector must not lean on somebody reading it
+        with pytest.raises(AssertionError) as caught:
+            detector(*examined)
+    raised_in = traceback.extract_tb(caught.tb)[-1].filename
+    assert Path(raised_in).name in DETECTORS, f"raised in {raised_in}, not by a detector: {caught.value}"
+    return caught.value
+
+
+# ---- bugs planted in a copy of the loop's source ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Planted:
+    """changes: (file, what stands there, the bug in its place). late: the copy learns of blocked steps at log steps only,
+    as on a GPU, in the right version too."""
+
+    bug: int | None
+    name: str
+    detector: Callable
+    changes: tuple[tuple[str, str, str], ...]
+    late: bool = False
+
+
+def planted(bug: int | None, name: str, detector: Callable, *changes: str, late: bool = False) -> Planted:
+    return Planted(bug, name, detector, tuple(zip(*[iter(changes)] * 3, strict=True)), late)
+
+
+CLIP = "    state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping\n"
+UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
+STEP = "    state.optimizer.step()\n"
+SCHEDULE = "    state.scheduler.step()\n"
+ZERO = "            state.optimizer.zero_grad()\n            total"
+BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).backward()\n"
+SHARE = "part / targets.clamp(min=1)"
+WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
+LATE = ("loop.py", 'device.type == "cpu" or state.due', "state.due")
+AS_GPU = partial(loop_checks.nonfinite_never_reaches_the_weights, log_every=6)
+
+PLANTED = (
+    planted(1, "zero_grad forgotten", loop_checks.gradients_are_fresh, "loop.py", ZERO, "            total"),
+    planted(
+        2,
+        "zero_grad between backward and step",
+        loop_checks.steps_have_gradients,
+        *("loop.py", UNSCALE, "    state.optimizer.zero_grad()\n" + UNSCALE),
+    ),
+    planted(
+        3,
+        "clip before backward",
+        loop_checks.clip_binds,
+        *("loop.py", ZERO, ZERO.replace("total", CLIP.strip() + "\n            total")),
+        *("loop.py", UNSCALE + CLIP, UNSCALE),
+    ),
+    planted(
+        4,
+        "clip after step",
+        loop_checks.clip_binds,
+        *("loop.py", CLIP, CLIP.replace("state.config.clip or ", "")),
+        *("loop.py", STEP, STEP + CLIP),
+    ),
+    planted(
+        5,
+        "clip on an exhausted generator",
+        loop_checks.clip_binds,
+        *("state.py", "[p for p in model.parameters() if p.requires_grad]", "(p for p in model.parameters())"),
+    ),
+    planted(
+        6, "clip before unscale", loop_checks.clip_sees_unscaled_gradients, "loop.py", UNSCALE + CLIP, CLIP + UNSCALE
+    ),
+    planted(
+        7,
+        "a step that is never unscaled",
+        loop_checks.loss_scale_leaves_no_trace,
+        *("loop.py", UNSCALE, ""),
+        *("loop.py", "    state.scaler.update()\n", ""),
+    ),
+    planted(
+        8,
+        "schedule in the loop over micro-batches",
+        loop_checks.rate_follows_schedule,
+        *("loop.py", SCHEDULE, ""),
+        *("loop.py", BACKWARD, BACKWARD + "                state.scheduler.step()\n"),
+    ),
+    planted(
+        8,
+        "schedule in steps, stepped once an epoch",
+        loop_checks.rate_follows_schedule,
+        *("loop.py", SCHEDULE, "    if state.step % 3 == 2:\n        state.scheduler.step()\n"),
+    ),
+    planted(
+        9,
+        "schedule before the optimizer",
+        loop_checks.rate_follows_schedule,
+        *("loop.py", SCHEDULE, ""),
+        *("loop.py", STEP, SCHEDULE + STEP),
+    ),
+    planted(
+        10,
+        "train() forgotten after validation",
+        loop_checks.trains_in_train_mode,
+        *("guards.py", "module.training = mode", "pass"),
+    ),
+    planted(
+        11,
+        "eval() forgotten in validation",
+        loop_checks.validates_in_eval_mode,
+        *("loop.py", WITH, "with own_random_streams(), torch.no_grad():"),
+    ),
+    planted(
+        12,
+        "no_grad forgotten in validation",
+        loop_checks.validation_keeps_no_graph,
+        *("loop.py", WITH, "with evaluating(model), own_random_streams():"),
+    ),
+    planted(
+        15,
+        "validation shuffled",
+        loop_checks.validation_keeps_order,
+        *("loop.py", "shuffle=False", "shuffle=True"),
+    ),
+    planted(
+        16,
+        "training not shuffled",
+        loop_checks.sorted_data_is_shuffled,
+        *("batches.py", "if self.shuffle:", "if False:"),
+    ),
+    planted(
+        17,
+        "accumulation by the mean of means",
+        loop_checks.accumulation_equals_big_batch,
+        *("loop.py", SHARE, "part / count_targets(y_part) / min(state.parts, len(x))"),
+    ),
+    planted(
+        18,
+        "masked tokens weighted by examples",
+        loop_checks.accumulation_counts_tokens,
+        *("loop.py", SHARE, "part / count_targets(y_part) * len(x_part) / len(x)"),
+    ),
+    planted(
+        19,
+        "micro-batches left over",
+        loop_checks.no_micro_batch_is_left_over,
+        *("loop.py", "zip(x.tensor_split(parts), y.tensor_split(parts), strict=True)", "_whole(x, y, parts)"),
+        *(
+            "loop.py",
+            "def train(\n",
+            "def _whole(x, y, parts):\n"
+            "    size = len(x) // parts\n"
+            "    return list(zip(x.split(size), y.split(size), strict=True))[:parts]\n\n\n"
+            "def train(\n",
+        ),
+    ),
+    planted(
+        20,
+        "not divided by the number of micro-batches",
+        loop_checks.accumulation_equals_big_batch,
+        *("loop.py", SHARE, "part / count_targets(y_part)"),
+    ),
+    planted(
+        21,
+        "one seed for every epoch",
+        loop_checks.examples_draw_anew,
+        *("batches.py", '"example", epoch, index', '"example", index'),
+    ),
+    planted(
+        21,
+        "one seed for every example",
+        loop_checks.examples_draw_anew,
+        *("batches.py", '"example", epoch, index', '"example", epoch'),
+    ),
+    planted(
+        23,
+        "resumed without the optimizer's state",
+        resumes["optimizer"],
+        *("state.py", '        self.optimizer.load_state_dict(saved["optimizer"])\n', ""),
+    ),
+    planted(
+        24,
+        "resumed without the random streams",
+        resumes["random streams"],
+        *("state.py", '        set_rng_state(saved["rng"])\n', ""),
+    ),
+    planted(
+        25,
+        "best weights are an alias",
+        loop_checks.best_weights_are_those_validated,
+        *("loop.py", "tensor.clone() for name", "tensor for name"),
+    ),
+    planted(27, "a sum where a mean was meant", loop_checks.gradients_are_fresh, "loop.py", SHARE, "part"),
+    planted(
+        28,
+        "softmax before cross-entropy",
+        loop_checks.overfits_one_batch,
+        *(
+            "loop.py",
+            "                    part = loss",
+            "                    outputs = outputs.softmax(-1)\n                    part = loss",
+        ),
+    ),
+    planted(
+        32,
+        "weights edited between forward and backward",
+        loop_checks.gradients_are_fresh,
+        *("loop.py", BACKWARD, "                state.parameters[-2].data *= 1.1\n" + BACKWARD),
+    ),
+    planted(
+        35,
+        "every epoch in the first one's order",
+        loop_checks.epochs_have_orders_of_their_own,
+        *("batches.py", "_permutation(self.examples, self.seed, epoch,", "_permutation(self.examples, self.seed, 0,"),
+    ),
+    planted(
+        36,
+        "graph tensors in the log",
+        loop_checks.log_holds_no_graph,
+        *("loop.py", "total += part.detach()", "total = total + part"),
+        *("loop.py", "    state.step += 1\n", "    state.step += 1\n    state.norm = total\n"),
+        *("watch.py", "state.norm.item()", "state.norm"),
+    ),
+    planted(
+        37,
+        "a loss that has a softmax of its own",
+        loop_checks.overfits_one_batch,
+        *(
+            "metrics.py",
+            "        logits.reshape(-1, logits.shape[-1]),",
+            "        logits.reshape(-1, logits.shape[-1]).softmax(-1),",
+        ),
+    ),
+    planted(
+        40,
+        "Adam(weight_decay) for AdamW",
+        loop_checks.weight_decay_is_decoupled,
+        *("updates.py", "torch.optim.AdamW(", "torch.optim.Adam("),
+    ),
+    planted(
+        41,
+        "a frozen weight moves",
+        loop_checks.frozen_weights_stay,
+        *("loop.py", ZERO, ZERO.replace("zero_grad()", "zero_grad(set_to_none=False)")),
+    ),
+    planted(
+        42,
+        "epoch mean of batch means",
+        loop_checks.reported_losses_count_targets,
+        *(
+            "metrics.py",
+            "        total = total.detach()\n",
+            "        total, count = total.detach() / count, torch.ones_like(count)\n",
+        ),
+    ),
+    planted(
+        44,
+        "next(iter(loader)) at every step",
+        loop_checks.epochs_are_complete,
+        *("batches.py", "self.device)[start:stop]", "self.device)[: stop - start]"),
+    ),
+    planted(
+        45,
+        "drop_last that drops everything",
+        loop_checks.says_no_to_zero_steps,
+        *("batches.py", "return full + (rest > 0 and not self.drop_last)", "return max(1, full)"),
+    ),
+    planted(
+        47,
+        "a graph used again after a fused step",
+        loop_checks.gradients_are_fresh,
+        *("loop.py", BACKWARD, BACKWARD.replace("backward()", "backward(retain_graph=True)")),
+        *("loop.py", STEP, STEP + "    part.backward()\n" + STEP),
+    ),
+    planted(
+        50,
+        "weights in bfloat16",
+        loop_checks.weights_stay_float32,
+        *("state.py", "model.to(device)", 'model.to(device, torch.bfloat16 if config.precision == "bf16" else None)'),
+    ),
+    planted(
+        51,
+        "stopping by a rule for accuracies",
+        loop_checks.stopping_follows_the_loss,
+        *("state.py", 'val_loss < self.best["val_loss"] - self', 'val_loss > self.best["val_loss"] + self'),
+    ),
+    planted(
+        52,
+        "a batch without targets is 0/0",
+        loop_checks.all_ignored_batch_is_harmless,
+        *("watch.py", "total / targets if targets else None", "float(torch.tensor(total) / targets)"),
+    ),
+    # Promises of our own: honest numbers.
+    planted(
+        None,
+        "targets counted in the wrong tensor",
+        loop_checks.gradients_are_fresh,
+        *("loop.py", "targets = count_targets(y).to(", "targets = count_targets(x).to("),
+    ),
+    planted(
+        None,
+        "padding counts in the reported loss",
+        loop_checks.reported_losses_count_targets,
+        *("metrics.py", "return targets.ne(IGNORE).sum()", "return torch.tensor(targets.numel())"),
+    ),
+    planted(
+        None,
+        "validation drops its last batch",
+        loop_checks.reported_losses_count_targets,
+        *("loop.py", "shuffle=False, device", "shuffle=False, drop_last=True, device"),
+    ),
+    planted(
+        None,
+        "totals of the last micro-batch only",
+        loop_checks.reported_losses_count_targets,
+        *("loop.py", "total += part.detach()", "total = part.detach()"),
+    ),
+    planted(
+        None,
+        "totals are not cleared after a record",
+        loop_checks.reported_losses_count_targets,
+        *("watch.py", "        state.train_loss.clear()\n", ""),
+    ),
+    planted(
+        None,
+        "the logged norm is the clipped one",
+        loop_checks.logged_norm_is_before_clipping,
+        *(
+            "loop.py",
+            CLIP,
+            CLIP + "    state.norm = torch.nn.utils.get_total_norm([p.grad for p in state.parameters])\n",
+        ),
+    ),
+    planted(
+        None,
+        "the logged rate is the next step's",
+        loop_checks.logged_rate_is_the_one_used,
+        *("watch.py", "state.scheduler.last_epoch - 1", "state.scheduler.last_epoch"),
+    ),
+    planted(
+        None,
+        "a precision that is never entered",
+        loop_checks.precision_takes_effect,
+        *("loop.py", "                with state.autocast():", "                with torch.enable_grad():"),
+    ),
+    planted(
+        None,
+        "a validation in another precision",
+        loop_checks.precision_takes_effect,
+        *("loop.py", "with autocast(device, precision):", "with torch.no_grad():"),
+    ),
+    # The average.
+    planted(
+        None,
+        "the average is not what is validated",
+        loop_checks.average_is_validated,
+        *("state.py", "        return self.ema.model\n", "        return self.model\n"),
+    ),
+    planted(
+        None,
+        "the average before the step",
+        loop_checks.average_is_validated,
+        *("loop.py", "    if state.ema:\n        state.ema.update(state.parameters, state.guard.found_inf)\n", ""),
+        *(
+            "loop.py",
+            STEP,
+            "    if state.ema:\n        state.ema.update(state.parameters, state.guard.found_inf)\n" + STEP,
+        ),
+    ),
+    planted(
+        None,
+        "decay and share exchanged",
+        loop_checks.average_is_validated,
+        *("updates.py", "(1 - blocked) * (1 - self.decay)", "(1 - blocked) * self.decay"),
+    ),
+    planted(
+        None,
+        "the average keeps its first buffers",
+        loop_checks.average_is_validated,
+        *("state.py", "        self.ema.copy_buffers(self.model)\n", ""),
+    ),
+    # What is not finite, and what does not fit.
+    planted(
+        None,
+        "an update that is not blocked",
+        loop_checks.nonfinite_never_reaches_the_weights,
+        *("guards.py", "        self.found_inf.copy_(self.bad)\n", "        self.blocked += self.bad\n"),
+    ),
+    planted(
+        None,
+        "only the bad step is blocked, not those after it",
+        AS_GPU,
+        *("guards.py", "            self.bad.logical_or_(self.blocked)\n", "            pass\n"),
+        late=True,
+    ),
+    planted(
+        None,
+        "BatchNorm remembers a blocked step",
+        loop_checks.skipped_step_leaves_no_trace,
+        *("loop.py", "    state.guard.undo_buffers(before)\n", ""),
+    ),
+    planted(
+        None,
+        "the average moves in a blocked step",
+        loop_checks.skipped_step_leaves_no_trace,
+        *("updates.py", "(1 - blocked) * (1 - self.decay)", "(1 - 0 * blocked) * (1 - self.decay)"),
+    ),
+    planted(
+        None,
+        "totals of a blocked step are not masked",
+        loop_checks.skipped_step_leaves_no_trace,
+        *("loop.py", ", unless=state.guard.bad)", ")"),
+    ),
+    planted(
+        None,
+        "totals of a blocked step are multiplied by 0",
+        loop_checks.skipped_step_leaves_no_trace,
+        *("metrics.py", "total.masked_fill(unless, 0)", "total * ~unless"),
+    ),
+    planted(
+        None,
+        "the schedule moves on in a blocked step",
+        loop_checks.skipped_step_leaves_no_trace,
+        *("state.py", "self.scheduler.last_epoch -= fresh + 1", "self.scheduler.last_epoch -= 1"),
+    ),
+    planted(
+        None,
+        "a good step does not end a row of bad ones",
+        loop_checks.endless_skips_end_the_run,
+        *("guards.py", "self.streak.add_(1).mul_(self.found_inf)", "self.streak.add_(self.found_inf)"),
+    ),
+    planted(
+        None,
+        "endless skips",
+        loop_checks.endless_skips_end_the_run,
+        *("state.py", "if self.guard.longest >= self.config.max_skips:", "if False:"),
+    ),
+    planted(
+        None,
+        "the failed attempt at a step leaves traces",
+        loop_checks.memory_shortage_changes_nothing,
+        *("state.py", "        before.restore()\n", ""),
+    ),
+    planted(
+        None,
+        "the failed attempt leaves its random numbers",
+        loop_checks.memory_shortage_changes_nothing,
+        *("guards.py", "        torch.set_rng_state(self.cpu_stream)\n", ""),
+    ),
+    # The same run, watched or not.
+    planted(
+        None,
+        "no seed",
+        loop_checks.same_run,
+        *("loop.py", "own_random_streams(config.seed)", "own_random_streams()"),
+    ),
+    planted(
+        None,
+        "the caller's streams are seeded over",
+        loop_checks.same_run,
+        *("device.py", "    finally:\n        set_rng_state(kept)\n", "    finally:\n        pass\n"),
+    ),
+    planted(
+        None,
+        "examples move the model's streams",
+        loop_checks.workers_change_nothing,
+        *("batches.py", "        finally:\n            set_rng_state(kept)\n", "        finally:\n            pass\n"),
+    ),
+    planted(
+        None,
+        "starting the workers moves the model's streams",
+        loop_checks.workers_change_nothing,
+        *("batches.py", "            generator=torch.Generator(),", ""),
+    ),
+    planted(
+        None,
+        "validation seeds the model's streams",
+        loop_checks.watching_changes_nothing,
+        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad():"),
+    ),
+    planted(
+        None,
+        "a record draws a random number",
+        loop_checks.watching_changes_nothing,
+        *(
+            "watch.py",
+            "        state.train_loss.clear()\n",
+            "        state.train_loss.clear()\n        torch.rand(())\n",
+        ),
+    ),
+    # Choosing.
+    planted(
+        None,
+        "the last validation taken for the best",
+        loop_checks.best_weights_are_those_validated,
+        *("state.py", 'val_loss < self.best["val_loss"] - self.config.min_delta', "True"),
+    ),
+    planted(
+        None,
+        "patience off by one",
+        loop_checks.stopping_follows_the_loss,
+        *("state.py", "0 < self.config.patience <= self.worse", "0 < self.config.patience < self.worse"),
+    ),
+    planted(
+        None,
+        "a better loss does not reset the count",
+        loop_checks.stopping_follows_the_loss,
+        *("state.py", '"val_loss": val_loss}, 0\n', '"val_loss": val_loss}, self.worse\n'),
+    ),
+    planted(
+        None,
+        "compared with the last loss, not the best",
+        loop_checks.stopping_follows_the_loss,
+        *(
+            "state.py",
+            "        self.worse += 1\n",
+            '        self.best["val_loss"] = val_loss\n        self.worse += 1\n',
+        ),
+    ),
+    # Resuming.
+    planted(
+        None,
+        "resumed without NumPy's stream",
+        resumes["random streams"],
+        *(
+            "device.py",
+            "    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))",
+            "    ",
+        ),
+    ),
+    planted(
+        None,
+        "resumed without Python's stream",
+        resumes["random streams"],
+        *("device.py", '    random.setstate(state["python"])\n', ""),
+    ),
+    planted(
+        None,
+        "resumed without the schedule",
+        resumes["schedule"],
+        *("state.py", '        self.scheduler.load_state_dict(saved["scheduler"])\n', ""),
+    ),
+    planted(
+        None,
+        "resumed without the average",
+        resumes["average"],
+        *("state.py", '            self.ema.model.load_state_dict(saved["ema"])\n', "            pass\n"),
+    ),
+    planted(
+        None,
+        "resumed without the loss scale",
+        resumes["loss scale"],
+        *("state.py", '        self.scaler.load_state_dict(saved["scaler"])\n', ""),
+    ),
+    planted(
+        None,
+        "resumed without the blocked steps",
+        resumes["skipped steps"],
+        *("state.py", '        self.guard.load_state_dict(saved["guard"])\n', ""),
+    ),
+    planted(
+        None,
+        "resumed without the skipped steps",
+        resumes["skipped steps"],
+        *("state.py", '"skipped", "parts"', '"parts"'),
+    ),
+    planted(
+        None,
+        "resumed without the totals of half a record",
+        resumes["position in the data"],
+        *("state.py", '        self.train_loss = Mean(self.device, saved["train_loss"])\n', ""),
+    ),
+    planted(
+        None,
+        "resumed without the step",
+        resumes["position in the data"],
+        *("state.py", '("step", "skipped"', '("skipped"'),
+    ),
+    planted(
+        None,
+        "resumed at the start of the data",
+        resumes["position in the data"],
+        *("loop.py", "batches(data, order, state.step, stop,", "batches(data, order, 0, stop - state.step,"),
+    ),
+    planted(
+        None,
+        "resumed without the best",
+        resumes["early stopping"],
+        *("state.py", '"best", "worse"', '"worse"'),
+    ),
+    planted(
+        None,
+        "resumed without the validations since the best",
+        resumes["early stopping"],
+        *("state.py", '"best", "worse"', '"best"'),
+    ),
+    planted(
+        None,
+        "resumed never: every start is a fresh one",
+        resumes["position in the data"],
+        *("loop.py", "            if saved:\n", "            if False:\n"),
+    ),
+    planted(
+        None,
+        "the log keeps what a crashed run wrote",
+        resumes["position in the data"],
+        *("metrics.py", 'if r and r["step"] <= step', "if r"),
+    ),
+    planted(
+        None,
+        "the log's file is not cut",
+        resumes["position in the data"],
+        *("metrics.py", "        os.replace(temporary, self.path)\n", ""),
+    ),
+    planted(
+        None,
+        "a checkpoint is believed",
+        loop_checks.damaged_checkpoint_is_refused,
+        *("checkpoint.py", 'if digest != match["digest"]:', "if False:"),
+    ),
+    planted(
+        None,
+        "a damaged checkpoint is passed over in silence",
+        loop_checks.damaged_checkpoint_is_refused,
+        *("checkpoint.py", '            say(f"skipped a checkpoint: {error}")\n', "            pass\n"),
+    ),
+)
+
+_numbers = itertools.count()
+
+
+class Copy:
+    """A copy of the package, under a name of its own, with changes; importable within the block."""
+
+    def __init__(self, folder: Path, changes: tuple[tuple[str, str, str], ...] = ()):
+        self.name = f"planted_{next(_numbers)}"
+        self.folder, self.path = folder, folder / self.name
+        self.path.mkdir()
+        for file in SOURCE.glob("*.py"):
+            shutil.copy(file, self.path)
+        for file, old, new in changes:
+            self._replace(self.path / file, old, new)
+        for file in self.path.glob("*.py"):
+            file.write_text(file.read_text().replace("from utils", f"from {self.name}"))
+
+    @staticmethod
+    def _replace(file: Path, old: str, new: str) -> None:
+        text = file.read_text()
+        assert text.count(old) == 1, (
+            f"{old!r} occurs {text.count(old)} times in {file.name}: the zoo needs a new snippet"
+        )
+        file.write_text(text.replace(old, new))
+
+    def __enter__(self) -> "Copy":
+        sys.path.insert(0, str(self.folder))
+        return self
+
+    def __exit__(self, *error) -> None:
+        sys.path.remove(str(self.folder))
+        for module in [m for m in sys.modules if m.split(".")[0] == self.name]:
+            del sys.modules[module]
+
+    def module(self, name: str):
+        return importlib.import_module(f"{self.name}.{name}")
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: f"{bug.bug or 'own'}: {bug.name}")
+def test_a_planted_bug_is_caught(bug, tmp_path):
+    before = (LATE,) if bug.late else ()
+    with Copy(tmp_path, before + bug.changes) as copy:
+        assert_caught(bug.detector, copy.module("loop").train)
+
+
+USED = {str(bug.detector): bug for bug in PLANTED}.values()  # one bug for each detector, as it is called
+
+
+@pytest.mark.parametrize(
+    "bug",
+    USED,
+    ids=lambda bug: getattr(
+        bug.detector, "__name__", str(bug.detector.keywords) if isinstance(bug.detector, partial) else ""
+    ),
+)
+def test_the_loop_as_it_is_passes(bug, tmp_path):
+    if not bug.late:
+        bug.detector(train)
+        return
+    with Copy(tmp_path, (LATE,)) as copy:
+        bug.detector(copy.module("loop").train)

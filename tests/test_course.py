@@ -10,6 +10,7 @@ import pytest
 
 from utils.course import static
 from utils.course.__main__ import find, main
+from utils.course.ledger import judge
 from utils.course.notebook import read, source_hash
 from utils.course.run import run
 from utils.course.tidy import METADATA, as_bytes, changes_of, readable, tidied, tidy
@@ -130,6 +131,27 @@ def test_a_tag_outweighs_what_the_proof_printed(tmp_path):
     assert ledger_of(tmp_path)["1.1"]["reason"] == "short form"
 
 
+def test_on_a_gpu_a_gpu_proof_counts_unless_it_says_otherwise(tmp_path):
+    path = trial(tmp_path, claim(1, "assert 1", "gpu"), claim(2, "assert 1", "gpu"), claim(3, "assert 1", "gpu"))
+    book = json.loads(path.read_text())
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code" and cell["id"] != "proof-1-3":
+            cell["execution_count"] = 1
+    line = {"output_type": "stream", "name": "stdout", "text": ["first\n", "not verified here: compute capability 7\n"]}
+    book["cells"][-3]["outputs"] = [line]
+    (tmp_path / "executed.ipynb").write_text(json.dumps(book))
+    result = judge(read(path), read(tmp_path / "executed.ipynb"), cuda=True, full=False, seconds=1.0)
+    assert [verdict.status for verdict in result.verdicts] == ["verified", "not verified", "failed"]
+    assert [verdict.reason for verdict in result.verdicts] == ["", "compute capability 7", "not run"]
+    assert result.red
+
+
+def test_a_mute_assert_is_named_by_its_line(tmp_path):
+    assert run([trial(tmp_path, claim(1, "x = []\nassert x\ny = 3"))], tmp_path / "build") == 1
+    assert ledger_of(tmp_path)["1.1"]["reason"] == "AssertionError at: assert x"
+
+
+@pytest.mark.slow
 def test_a_dead_kernel_fails_the_rest_and_the_next_lecture_runs(tmp_path):
     dead = trial(tmp_path, claim(1, "assert not full"), claim(2, "os._exit(0)"), claim(3, "assert not full"))
     alive = trial(tmp_path, claim(1, "assert not full", lecture=2), name="02_alive")
@@ -447,6 +469,9 @@ BAD = [
     (static.nothing_is_stored_but_text, bad("setup", execution_count=1), "cell setup: stored with a count"),
     (static.nothing_is_stored_but_text, bad("setup", metadata={"scrolled": True}), "cell setup: metadata scrolled"),
     (static.is_tidy, bad("setup", id="3f9a1c0e"), "not tidy: cell 3"),
+    (static.proofs_are_short, proof("assert f(1) == 2\n" * 26), "claim 1.1: its proof has 26 lines"),
+    (static.title_comes_first, without("title"), "the first cell is not"),
+    (static.title_comes_first, bad("title", source=["Trial"]), "the first cell is not"),
     (static.parameters_come_first, without("parameters"), "0 cells are tagged parameters"),
     (static.parameters_come_first, proof("full = False", "parameters", name="setup"), "2 cells are tagged"),
     (static.parameters_come_first, lambda cells: [cells[3], *cells[:3]], "not the first code cell"),

@@ -104,8 +104,8 @@ def _explain(error: dict) -> str:
     if value:
         return f"{error['ename']}: {value}"
     lines = ANSI.sub("", "\n".join(error["traceback"])).splitlines()
-    at = [re.sub(r"^-+>\s*\d+\s*", "", line).strip() for line in lines if line.startswith("--")]
-    return f"{error['ename']} at: {at[-1]}" if at and at[-1].strip("-") else error["ename"]
+    at = [found[1] for line in lines if (found := re.match(r"-+>\s*\d+\s+(.*\S)", line))]
+    return f"{error['ename']} at: {at[-1]}" if at else error["ename"]
 
 
 def _not_here(cell: Cell) -> str:

@@ -19,6 +19,7 @@ SECTIONS = (
     "Questions",
     "Where to read on",
 )
+LONGEST_PROOF = 25  # lines
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
@@ -57,6 +58,17 @@ def claims_are_numbered_in_order(lecture: Lecture) -> list[str]:
 def every_claim_has_a_proof(lecture: Lecture) -> list[str]:
     """The next cell is code and asserts something that can be false, whatever the machine (but for tagged proofs)."""
     return [f"claim {claim.number}: {why}" for claim in lecture.claims if (why := _unproved(claim))]
+
+
+def proofs_are_short(lecture: Lecture) -> list[str]:
+    """A proof is read at a glance: at most LONGEST_PROOF lines, blank ones and comments not counted."""
+    problems = []
+    for claim in lecture.claims:
+        lines = claim.proof.source.splitlines() if claim.proof else []
+        long = sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+        if long > LONGEST_PROOF:
+            problems.append(f"claim {claim.number}: its proof has {long} lines, more than {LONGEST_PROOF}")
+    return problems
 
 
 def _unproved(claim: Claim) -> str:
@@ -217,6 +229,13 @@ def is_tidy(lecture: Lecture) -> list[str]:
     return [f"not tidy: {change}" for change in changes_of(lecture.path)]
 
 
+def title_comes_first(lecture: Lecture) -> list[str]:
+    """The first cell is prose that starts with the lecture's title."""
+    first = lecture.cells[0] if lecture.cells else None
+    good = first is not None and first.kind == "markdown" and first.source.startswith("# ")
+    return [] if good else ["the first cell is not markdown that starts with '# ' and the title"]
+
+
 def parameters_come_first(lecture: Lecture) -> list[str]:
     """One cell tagged `parameters`, the first code of the lecture, with `full = False` in it."""
     tagged = [cell for cell in lecture.code if "parameters" in cell.tags]
@@ -331,11 +350,13 @@ RULES = (
     claims_are_well_formed,
     claims_are_numbered_in_order,
     every_claim_has_a_proof,
+    proofs_are_short,
     tags_are_known,
     tags_say_what_proofs_do,
     ids_are_readable,
     nothing_is_stored_but_text,
     is_tidy,
+    title_comes_first,
     parameters_come_first,
     sections_are_there,
     prose_leads,

@@ -4,7 +4,7 @@ import os
 import platform
 import random
 import subprocess
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -137,10 +137,9 @@ def _cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
-AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def autocast(device: torch.device, precision: str) -> torch.autocast:
+def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing."""
-    dtype = AUTOCAST[precision]
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=AUTOCAST[precision])

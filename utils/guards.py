@@ -20,17 +20,18 @@ class Guard:
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, final: bool):
         self.final = final
-        self.found_inf = torch.zeros((), device=device)
+        self.bad = torch.zeros((), dtype=torch.bool, device=device)  # whether this step's update is blocked
+        self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
         self.blocked = torch.zeros((), device=device)  # updates blocked so far
         self.streak = torch.zeros((), device=device)  # of these, the newest in a row
         self.longest = torch.zeros((), device=device)  # the longest such row
         optimizer.found_inf = self.found_inf
 
     def block_unless_finite(self, norm: Tensor) -> None:
-        bad = norm.isfinite().logical_not_()
+        torch.ne(norm - norm, 0, out=self.bad)  # inf - inf and NaN - NaN are NaN, and NaN is not 0
         if self.final:
-            bad.logical_or_(self.blocked)
-        self.found_inf.copy_(bad)
+            self.bad.logical_or_(self.blocked)
+        self.found_inf.copy_(self.bad)
         self.blocked += self.found_inf
         if not self.final:
             self.streak.add_(1).mul_(self.found_inf)
@@ -39,7 +40,7 @@ class Guard:
     def undo_buffers(self, before: "Rewind") -> None:
         """If the step was blocked, put back the buffers (BatchNorm has seen the bad batch)."""
         for buffer, kept in zip(before.buffers, before.kept, strict=True):
-            buffer.copy_(torch.where(self.found_inf > 0, kept, buffer))
+            buffer.copy_(torch.where(self.bad, kept, buffer))
 
     def state_dict(self) -> dict:
         return {"blocked": self.blocked.item(), "streak": self.streak.item()}
@@ -52,9 +53,9 @@ class Guard:
 class Rewind:
     """The random streams and buffers as they were before a forward pass."""
 
-    def __init__(self, model: nn.Module):
-        self.buffers = list(model.buffers())
-        self.kept = [buffer.clone() for buffer in self.buffers]
+    def __init__(self, buffers: list[Tensor]):
+        self.buffers = buffers
+        self.kept = [buffer.clone() for buffer in buffers]
         self.cpu_stream = torch.get_rng_state()
         self.cuda_streams = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
 

@@ -39,7 +39,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     x (B, ...), y (B, ...). The gradient is that of the mean over all targets of the batch, however it is split.
     """
     targets = count_targets(y).to(state.device, non_blocking=True)
-    before = Rewind(state.model)
+    before = Rewind(state.buffers)
     while True:  # once, unless memory runs out
         try:
             state.optimizer.zero_grad()
@@ -64,14 +64,17 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.scheduler.step()
     state.guard.undo_buffers(before)
     if state.ema:
-        state.ema.update(state.parameters, state.guard.found_inf)
-    state.train_loss.add(total, targets, unless=state.guard.found_inf)
+        state.ema.update(state.parameters, state.guard.bad)
+    state.train_loss.add(total, targets, unless=state.guard.bad)
     state.step += 1
 
 
 def micro_batches(x: Tensor, y: Tensor, parts: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """(x, y) in at most `parts` pieces whose sizes differ by at most one, each moved to the device when its turn comes."""
     parts = min(parts, len(x))
+    if parts == 1:
+        yield x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        return
     for x_part, y_part in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
         yield x_part.to(device, non_blocking=True), y_part.to(device, non_blocking=True)
 

@@ -57,20 +57,20 @@ class Mean:
     """
 
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0.0)):
-        self._sums = torch.tensor(sums, dtype=torch.float64, device=device)
+        self._total, self._count = (torch.tensor(s, dtype=torch.float64, device=device) for s in sums)
 
     def add(self, total: Tensor, count: Tensor, unless: Tensor | None = None) -> None:
-        """Add a sum over `count` items, unless `unless` is 1; all 0-dim tensors on this mean's device."""
-        both = torch.stack((total.detach(), count))
+        """Add a sum over `count` items, unless `unless` is true; all 0-dim tensors on this mean's device."""
+        total = total.detach()
         if unless is not None:
-            both.masked_fill_(unless > 0, 0)  # not times 0: the sum may be NaN
-        self._sums += both
+            total, count = total.masked_fill(unless, 0), count.masked_fill(unless, 0)  # not times 0: it may be NaN
+        self._total += total
+        self._count += count
 
     @property
     def sums(self) -> tuple[float, float]:
         """(sum, count) as exact numbers; waits for the device."""
-        total, count = self._sums.tolist()
-        return total, count
+        return self._total.item(), self._count.item()
 
     def value(self) -> float:
         """Sum over count. Raises ValueError if nothing was counted."""
@@ -80,7 +80,8 @@ class Mean:
         return total / count
 
     def clear(self) -> None:
-        self._sums.zero_()
+        self._total.zero_()
+        self._count.zero_()
 
 
 def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:

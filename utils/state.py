@@ -25,6 +25,7 @@ class State:
         self.config, self.device = config, device
         self.model = model.to(device).train()
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.buffers = list(model.buffers())
         self.optimizer = make_optimizer(model, config)
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")

@@ -17,11 +17,11 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter with requires_grad=True: there is nothing to train")
-    groups = [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    groups = [{"params": trained, "weight_decay": 0.0}]
+    if config.weight_decay:
+        matrices, others = ([p for p in trained if (p.ndim >= 2) == wanted] for wanted in (True, False))
+        groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        groups = [group for group in groups if group["params"]]
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
     optimizer = torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, fused=True)
@@ -51,15 +51,16 @@ class Ema:
 
     def __init__(self, model: nn.Module, decay: float):
         self.model = copy.deepcopy(model).eval()
-        self.decay = decay
-        self.averages = [a for a, p in zip(self.model.parameters(), model.parameters(), strict=True) if p.requires_grad]
+        pairs = zip(self.model.parameters(), model.parameters(), strict=True)
+        self.averages = [average for average, weight in pairs if weight.requires_grad]
         self.model.requires_grad_(False)
+        self.shares = {average.dtype: average.new_tensor(1 - decay) for average in self.averages}
 
-    def update(self, parameters: list[Tensor], blocked: Tensor) -> None:
-        share = (1 - blocked) * (1 - self.decay)  # 0 for a step that was blocked
-        of_type = {p.dtype: share.to(p.dtype) for p in parameters}
+    def update(self, weights: list[Tensor], blocked: Tensor) -> None:
+        """Move towards `weights`, unless `blocked` (0-dim, bool) is true."""
+        shares = {dtype: share.masked_fill(blocked, 0) for dtype, share in self.shares.items()}
         with torch.no_grad():
-            torch._foreach_lerp_(self.averages, parameters, [of_type[p.dtype] for p in parameters])
+            torch._foreach_lerp_(self.averages, weights, [shares[weight.dtype] for weight in weights])
 
     def copy_buffers(self, model: nn.Module) -> None:
         """Buffers (BatchNorm's statistics) are taken over, not averaged."""

@@ -92,7 +92,7 @@ class Watch:
         if self.peak is None:
             return
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
-        before = Rewind(self.state.model)
+        before = Rewind(self.state.buffers)
         flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
         self.flops_per_target = flops / max(1, int(count_targets(y)))
         self.state.optimizer.zero_grad()

@@ -1,0 +1,265 @@
+"""Bad input gets a clear error with the value and the next move, and nothing is overwritten."""
+
+import json
+import os
+import resource
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from utils import checkpoint
+from utils.config import CHOICES, WATCHING, Config, differences, field_docs
+from utils.data import TensorData, spiral
+from utils.device import pick_device
+from utils.loop import train
+from utils.models import GPT, MLP
+
+SPIRAL = spiral()
+X, Y = SPIRAL.train.x[:64], SPIRAL.train.y[:64]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return MLP((2, 16, 3))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+# ---- config ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "advice"),
+    [
+        ("steps", 0, "at least 1"),
+        ("steps", -5, "at least 1"),
+        ("steps", 10.0, "of type int"),
+        ("batch_size", 0, "at least 1"),
+        ("accumulation", 65, "batch_size 64 has no more parts"),
+        ("lr", -1e-3, "above 0"),
+        ("lr", 0, "above 0"),
+        ("lr", float("nan"), "finite"),
+        ("lr", float("inf"), "finite"),
+        ("lr", "0.1", "of type float"),
+        ("momentum", 1.0, "below 1"),
+        ("beta2", -0.1, "at least 0"),
+        ("ema", 1.0, "below 1"),
+        ("clip", -1.0, "at least 0"),
+        ("warmup", 1000, "before the 1000 steps do"),
+        ("final_lr", 1.5, "from 0 to 1"),
+        ("precision", "fp8", "fp32, bf16, fp16"),
+        ("optimizer", "adam", "adamw, sgd"),
+        ("schedule", "linear", "constant, cosine"),
+        ("nonfinite", "ignore", "raise, skip"),
+        ("workers", -1, "at least 0"),
+        ("log_every", 0, "at least 1"),
+        ("keep", 0, "at least 1"),
+        ("seed", -1, "at least 0"),
+        ("drop_last", 1, "of type bool"),
+    ],
+)
+def test_config_refuses(field, value, advice):
+    with pytest.raises(ValueError) as error:
+        Config(**{field: value})
+    assert str(error.value).startswith(f"{field} is {value!r}") and advice in str(error.value)
+
+
+def test_config_takes_whole_numbers_for_real_ones_and_is_frozen():
+    config = Config(lr=1, clip=2)
+    assert isinstance(config.lr, float) and isinstance(config.clip, float)
+    with pytest.raises(AttributeError):
+        config.lr = 2.0
+
+
+def test_every_field_has_a_docstring_and_every_rule_names_a_field():
+    names = {field.name for field in fields(Config)}
+    assert field_docs().keys() == names and all(len(text) > 3 for text in field_docs().values())
+    assert names > WATCHING and CHOICES.keys() < names
+
+
+def test_differences_leave_out_what_only_watches():
+    old = {field.name: field.default for field in fields(Config)}
+    assert differences(old, Config()) == []
+    assert differences(old, Config(workers=2, log_every=1, save_every=7, keep=9, progress=True)) == []
+    assert differences(old, Config(lr=0.5, seed=1)) == ["seed: 0 → 1", "lr: 0.001 → 0.5"]
+    assert differences(old | {"gone": 1}, Config()) == ["gone: 1 → None"]
+
+
+# ---- data and model -------------------------------------------------------------------------------------------------
+
+
+class Unchecked(torch.utils.data.Dataset):
+    """Any (x, y) pairs, as a user's own dataset would hand them out."""
+
+    def __init__(self, x, y):
+        self.x_rows, self.y_rows = x, y
+
+    def __len__(self):
+        return len(self.x_rows)
+
+    def __getitem__(self, i):
+        return self.x_rows[i], self.y_rows[i]
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (net(), Unchecked(X[:0], Y[:0]), "the dataset is empty"),
+        (net(), TensorData(X, Y + 3), "label 5 is out of range for 3 classes"),
+        (net(), Unchecked(X, Y.float()), "class indices of dtype int64"),
+        (net(), Unchecked(X, Y.int()), "class indices of dtype int64"),
+        (net(), Unchecked(X, Y.unsqueeze(1)), "outputs must have one axis more than targets"),
+        (MLP((5, 3)), TensorData(X, Y), "the model does not take the data (x (1, 2) torch.float32"),
+        (net(), TensorData(X.double(), Y), "the model does not take the data (x (1, 2) torch.float64"),
+        (
+            GPT(3, 8, 8, 2),
+            TensorData(torch.full((4, 8), 3), torch.zeros(4, 8, dtype=torch.int64)),
+            "does not take the data",
+        ),
+        (net().requires_grad_(False), TensorData(X, Y), "no parameter with requires_grad=True"),
+    ],
+)
+def test_train_refuses_what_does_not_fit_before_writing_anything(tmp_path, model, data, message):
+    with pytest.raises(ValueError) as error:
+        train(model, data, None, Config(steps=2), run=tmp_path / "run")
+    assert message in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_larger_than_the_data_with_drop_last(tmp_path):
+    with pytest.raises(ValueError, match=r"batch_size 100 is larger than the data \(64 examples\) and drop_last"):
+        train(net(), TensorData(X, Y), None, Config(batch_size=100, drop_last=True), run=tmp_path / "run")
+    assert train(net(), TensorData(X, Y), None, Config(steps=2, batch_size=100)).steps == 2  # without, one short batch
+
+
+def test_a_label_out_of_range_in_the_middle_names_step_and_examples():
+    labels = Y.clone()
+    labels[40] = 7
+    with pytest.raises(
+        ValueError, match=r"step \d, examples \[.*Target 7 is out of bounds.*label or token out of range"
+    ):
+        train(net(), Unchecked(X, labels), None, Config(steps=4, batch_size=16))
+
+
+def test_an_unknown_device():
+    with pytest.raises(ValueError, match="device 'tpu' is not available here"):
+        pick_device("tpu")
+    with pytest.raises(ValueError, match="device 'cuda:77' is not available here"):
+        pick_device("cuda:77")
+
+
+# ---- the run folder -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(tmp_path):
+    run = tmp_path / "run"
+    train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=run)
+    return run
+
+
+def test_a_folder_of_another_config(finished):
+    before = snapshot(finished)
+    with pytest.raises(ValueError, match=r"holds a run of another config \(steps: 4 → 8; lr: 0.001 → 0.1\)"):
+        train(net(), TensorData(X, Y), None, Config(steps=8, lr=0.1), run=finished)
+    assert snapshot(finished) == before
+
+
+def test_a_folder_of_other_data(finished):
+    before = snapshot(finished)
+    with pytest.raises(ValueError, match="training examples: 64 → 60"):
+        train(net(), TensorData(X[:60], Y[:60]), None, Config(steps=4, save_every=2), run=finished)
+    assert snapshot(finished) == before
+
+
+@pytest.mark.parametrize("other", [MLP((2, 32, 3)), MLP((2, 16, 16, 3)), nn.Sequential(nn.Flatten(), nn.Linear(2, 3))])
+def test_a_checkpoint_of_another_model(finished, other):
+    before = snapshot(finished)
+    with pytest.raises(ValueError, match="the checkpoint is of another model: where it has"):
+        train(other, TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished)
+    assert snapshot(finished) == before
+
+
+def test_a_folder_whose_metadata_is_not_ours(finished):
+    (finished / "run.json").write_text("{}")
+    before = snapshot(finished)
+    with pytest.raises(ValueError, match="not the metadata of a run"):
+        train(net(), TensorData(X, Y), None, Config(steps=4), run=finished)
+    assert snapshot(finished) == before
+
+
+def test_a_file_where_the_folder_should_be(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(ValueError, match="is a file: name a folder"):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run=tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_disk_that_fills_up_while_training(tmp_path):
+    """The run stops with the reason, and goes on from its last good checkpoint once there is room again."""
+    data, config = TensorData(X, Y), Config(steps=6, save_every=2, lr=0.1)
+    torch.manual_seed(0)
+    big = MLP((2, 4000, 3))
+    limit, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def fill_up(outputs, targets):
+        if fill_up.calls == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
+        fill_up.calls += 1
+        return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+    fill_up.calls = -1  # the first call checks the fit
+    try:
+        with pytest.raises(RuntimeError, match="step 4 could not be written"):
+            train(big, data, None, config, run=tmp_path, loss=fill_up)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert checkpoint.load_newest(tmp_path / "checkpoints")["progress"]["step"] == 2
+    torch.manual_seed(0)
+    resumed, straight = MLP((2, 4000, 3)), big
+    torch.manual_seed(0)
+    straight = MLP((2, 4000, 3))
+    train(resumed, data, None, config, run=tmp_path)
+    train(straight, data, None, config)
+    assert all(map(torch.equal, resumed.state_dict().values(), straight.state_dict().values()))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="Permission denied"):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run=tmp_path / "run")
+
+
+# ---- metadata -------------------------------------------------------------------------------------------------------
+
+
+def test_the_metadata_accounts_for_the_run(tmp_path):
+    config = Config(steps=4, save_every=2, dollars_per_hour=36.0)
+    train(net(), TensorData(X, Y), None, config, run=tmp_path)
+    metadata = json.loads((tmp_path / "run.json").read_text())
+    assert Config(**metadata["config"]) == config and metadata["examples"] == 64
+    leg = metadata["legs"][0]
+    assert leg["from_step"] == 0 and leg["to_step"] == 4
+    assert leg["fingerprint"]["torch"] == torch.__version__ and leg["fingerprint"]["threads"] == 1
+    assert {"commit", "dirty", "hardware", "python", "numpy", "device"} <= leg["fingerprint"].keys()
+    assert metadata["dollars"] == pytest.approx(metadata["seconds"] / 100) and metadata["seconds"] > 0
+
+
+def test_resuming_on_other_threads_says_so(tmp_path, capsys):
+    train(net(), TensorData(X, Y), None, Config(steps=4), run=tmp_path)
+    torch.set_num_threads(2)
+    train(net(), TensorData(X, Y), None, Config(steps=4), run=tmp_path)
+    assert "resumed elsewhere (threads 1 → 2)" in capsys.readouterr().out

@@ -1,32 +1,27 @@
 """The zoo: every silent bug is put where it belongs and caught by its detector.
 
 A bug that a loop can have is planted in a copy of our own loop's source: an exact snippet, which must occur exactly once, is
-replaced by the bug. Its detector must pass on the loop as it is and raise AssertionError, by itself, on the copy. A
-bug of a model, a data set, a loss, an optimizer or a script stands next to its right version.
+replaced by the bug. Its detector must pass on the loop as it is and raise AssertionError, by itself, on the copy. Bugs
+of models, data, losses, optimizers and scripts stand next to their right versions in test_checks.py.
 
 The numbers are those of the zoo's 52 bugs; what has none is a broken promise of our loop's own.
 """
 
-import importlib
-import itertools
-import shutil
-import sys
-import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+from planting import Copy, assert_caught
+from test_checks import BESIDE, ELSEWHERE
+from torch.optim import SGD
+from torch.utils.data import DataLoader
 
-import utils
-from utils import loop_checks
+from utils import checks, loop_checks
 from utils.loop import train
 
-SOURCE = Path(utils.__file__).parent
-DETECTORS = {"checks.py", "loop_checks.py", "testbed.py"}
 BUGS = range(1, 53)
 resumes = {what: partial(loop_checks.resumes_exactly, what=what) for what in loop_checks.RESUMED}
 
@@ -34,17 +29,6 @@ resumes = {what: partial(loop_checks.resumes_exactly, what=what) for what in loo
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)
-
-
-def assert_caught(detector: Callable, *examined) -> AssertionError:
-    """The detector raises AssertionError, and raises it itself: one out of torch or the loop would prove nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some bugs warn; a detector must not lean on somebody reading it
-        with pytest.raises(AssertionError) as caught:
-            detector(*examined)
-    raised_in = traceback.extract_tb(caught.tb)[-1].filename
-    assert Path(raised_in).name in DETECTORS, f"raised in {raised_in}, not by a detector: {caught.value}"
-    return caught.value
 
 
 # ---- bugs planted in a copy of the loop's source ---------------------------------------------------------------------
@@ -663,43 +647,6 @@ PLANTED = (
     ),
 )
 
-_numbers = itertools.count()
-
-
-class Copy:
-    """A copy of the package, under a name of its own, with changes; importable within the block."""
-
-    def __init__(self, folder: Path, changes: tuple[tuple[str, str, str], ...] = ()):
-        self.name = f"planted_{next(_numbers)}"
-        self.folder, self.path = folder, folder / self.name
-        self.path.mkdir()
-        for file in SOURCE.glob("*.py"):
-            shutil.copy(file, self.path)
-        for file, old, new in changes:
-            self._replace(self.path / file, old, new)
-        for file in self.path.glob("*.py"):
-            file.write_text(file.read_text().replace("from utils", f"from {self.name}"))
-
-    @staticmethod
-    def _replace(file: Path, old: str, new: str) -> None:
-        text = file.read_text()
-        assert text.count(old) == 1, (
-            f"{old!r} occurs {text.count(old)} times in {file.name}: the zoo needs a new snippet"
-        )
-        file.write_text(text.replace(old, new))
-
-    def __enter__(self) -> "Copy":
-        sys.path.insert(0, str(self.folder))
-        return self
-
-    def __exit__(self, *error) -> None:
-        sys.path.remove(str(self.folder))
-        for module in [m for m in sys.modules if m.split(".")[0] == self.name]:
-            del sys.modules[module]
-
-    def module(self, name: str):
-        return importlib.import_module(f"{self.name}.{name}")
-
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: f"{bug.bug or 'own'}: {bug.name}")
 def test_a_planted_bug_is_caught(bug, tmp_path):
@@ -724,3 +671,60 @@ def test_the_loop_as_it_is_passes(bug, tmp_path):
         return
     with Copy(tmp_path, (LATE,)) as copy:
         bug.detector(copy.module("loop").train)
+
+
+# ---- bugs of loops written by hand -----------------------------------------------------------------------------------
+
+
+def by_hand(model, data, val=None, config=None, *, flush: bool = True, check: bool = True, **_) -> None:
+    """Two epochs as tutorials have them: micro-batches come from the loader, every `accumulation`-th makes a step."""
+    examples = [data[i] for i in range(len(data))]
+    loader = DataLoader(examples, config.batch_size // config.accumulation, shuffle=True, drop_last=config.drop_last)
+    if check and len(loader) == 0:
+        raise ValueError("no batch at all")
+    optimizer = SGD(model.parameters(), lr=config.lr)
+    for _ in range(2):
+        for i, (x, y) in enumerate(loader, start=1):
+            (F.cross_entropy(model(x), y) / config.accumulation).backward()
+            if i % config.accumulation == 0 or (flush and i == len(loader)):
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+BY_HAND = (
+    (19, "micro-batches left over at an epoch's end", loop_checks.no_micro_batch_is_left_over, {"flush": False}),
+    (45, "no batch, no step, no word", loop_checks.says_no_to_zero_steps, {"check": False}),
+)
+
+
+@pytest.mark.parametrize(("bug", "name", "detector", "wrong"), BY_HAND, ids=[name for _, name, _, _ in BY_HAND])
+def test_a_bug_of_a_loop_by_hand_is_caught(bug, name, detector, wrong):
+    detector(by_hand)
+    assert_caught(detector, partial(by_hand, **wrong))
+
+
+# ---- the zoo is complete ---------------------------------------------------------------------------------------------
+
+
+def test_every_bug_of_the_zoo_is_here():
+    here = {bug.bug for bug in (*PLANTED, *BESIDE)} | {int(name.split(":")[0]) for name in ELSEWHERE if name[0] != "o"}
+    here |= {bug for bug, *_ in BY_HAND} | {33}  # which has a test of its own
+    assert here - {None} == set(BUGS)
+
+
+def test_every_detector_has_a_bug_that_it_catches():
+    public = {
+        function
+        for module in (checks, loop_checks)
+        for name, function in vars(module).items()
+        if callable(function) and getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+    tools = {checks.raises, checks.not_verified, checks.explain_asserts}
+    used = {bug.detector for bug in (*PLANTED, *BESIDE)} | {detector for detector, *_ in ELSEWHERE.values()}
+    used = {getattr(detector, "func", detector) for detector in used}
+    assert used == public - tools
+
+
+@pytest.mark.parametrize("table", [PLANTED, BESIDE], ids=["planted", "beside"])
+def test_the_names_are_told_apart(table):
+    assert len({(bug.bug, bug.name) for bug in table}) == len(table)

@@ -91,13 +91,13 @@ def accumulation_counts_tokens(train: Train) -> None:
 def no_micro_batch_is_left_over(train: Train) -> None:
     """Every example that went forward is in exactly one step, also at the end of an epoch and of the run.
 
-    22 examples in batches of 10, 10, 2, each in up to 4 parts. Catches `if (i + 1) % accumulation == 0: step()`
-    without a last step for the rest, whose gradients leak into the next epoch. With a whole number of parts it is invisible.
+    22 examples in batches of 8, 8, 6, each in micro-batches of 2 (6 in 4 parts: 2, 2, 1, 1). Catches a loop without a last
+    step for the rest, `if (i + 1) % accumulation == 0: step()`, whose gradients leak into the next epoch, and a rest that is
+    thrown away. With a whole number of batches both are invisible.
     """
-    bed = Bed()
-    seen = witness(train, bed, plain_config(steps=6, batch_size=10, accumulation=4))
+    seen = witness(train, Bed(), plain_config(accumulation=4))
     sizes = [len(step.x) for step in seen.steps]
-    assert sizes == [10, 10, 2] * 2, f"22 examples in batches of 10: the steps use {sizes} examples"
+    assert sizes == [8, 8, 6] * 2, f"22 examples in batches of 8, two epochs: the steps use {sizes} examples"
     assert not seen.forwards, f"{len(seen.forwards)} micro-batches went forward after the last step"
 
 
@@ -605,9 +605,9 @@ def overfits_one_batch(
 ) -> None:
     """300 steps on one small batch bring its loss below 0.05: model, loss and loop can learn at all.
 
-    model, data, config, loss: your own, or a perceptron on 8 examples and the loop's own loss. Catches most of what breaks learning (a softmax before
-    cross_entropy stays above 0.5). Blind to everything that needs more than a batch, and to labels that are wrong:
-    wrong ones are memorised as well.
+    model, data, config, loss: your own, or a perceptron on 8 examples and the loop's own loss. Catches most of what breaks
+    learning (a softmax before cross_entropy stays above 0.5). Blind to everything that needs more than a batch, and to
+    labels that are wrong: those are memorised as well.
     """
     if model is None:
         bed = Bed()

@@ -56,6 +56,7 @@ STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
 ZERO = "            state.optimizer.zero_grad()\n            total"
 BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).backward()\n"
+AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, state.guard.bad)\n"
 SHARE = "part / targets.clamp(min=1)"
 WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
 LATE = ("loop.py", 'device.type == "cpu" or state.due', "state.due")
@@ -381,18 +382,18 @@ PLANTED = (
         None,
         "the average before the step",
         loop_checks.average_is_validated,
-        *("loop.py", "    if state.ema:\n        state.ema.update(state.parameters, state.guard.found_inf)\n", ""),
+        *("loop.py", AVERAGE, ""),
         *(
             "loop.py",
             STEP,
-            "    if state.ema:\n        state.ema.update(state.parameters, state.guard.found_inf)\n" + STEP,
+            AVERAGE + STEP,
         ),
     ),
     planted(
         None,
         "decay and share exchanged",
         loop_checks.average_is_validated,
-        *("updates.py", "(1 - blocked) * (1 - self.decay)", "(1 - blocked) * self.decay"),
+        *("updates.py", "new_tensor(1 - decay)", "new_tensor(decay)"),
     ),
     planted(
         None,
@@ -424,7 +425,7 @@ PLANTED = (
         None,
         "the average moves in a blocked step",
         loop_checks.skipped_step_leaves_no_trace,
-        *("updates.py", "(1 - blocked) * (1 - self.decay)", "(1 - 0 * blocked) * (1 - self.decay)"),
+        *("updates.py", "share.masked_fill(blocked, 0)", "share"),
     ),
     planted(
         None,

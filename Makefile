@@ -1,5 +1,6 @@
 # `make run` and `make test` do all the set-up themselves. FULL=1 runs the long form of every lecture.
 PYTHON ?= python3
+LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -19,7 +20,7 @@ check: $(READY)          ## lint, format, then everything
 	$(MAKE) test
 
 lab: $(READY)            ## open JupyterLab
-	$(BIN)/jupyter lab README.md
+	$(BIN)/jupyter lab $(LAB)
 
 tidy: $(READY)           ## stable cell ids, no outputs, one format
 	$(BIN)/python -m utils.course tidy notebooks

@@ -1,0 +1,86 @@
+"""The README says what is true: its commands run, its counts are counted, its links lead somewhere."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from utils.course.notebook import read
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.S) for line in block.splitlines()]
+MAKE = sorted(set(re.findall(r"make (\w+)", README)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_runs(command, tmp_path):
+    """In a copy of nothing but what the command reads, so that it leaves no trace here."""
+    for name in ("README.md", "notebooks", "utils", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    words = [word.replace("notebooks/", str(ROOT / "notebooks") + "/") for word in shlex.split(command)]
+    if "utils.course" in words:
+        words += ["--build", str(tmp_path / "build")]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) >= 5 and {"run", "test", "lab", "quick", "check"} <= set(MAKE)
+
+
+@pytest.mark.parametrize("target", MAKE)
+def test_each_make_target_exists(target):
+    done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_make_lab_opens_a_server_that_answers():
+    options = "--allow-root --no-browser --port=8941 --ServerApp.token=here"
+    server = subprocess.Popen(["make", "lab", f"LAB={options}"], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline
+            try:
+                with urllib.request.urlopen("http://127.0.0.1:8941/lab?token=here", timeout=10) as answer:
+                    assert b"JupyterLab" in answer.read()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+    finally:
+        subprocess.run(["pkill", "-P", str(server.pid)], check=False)
+        server.terminate()
+        server.wait(30)
+
+
+def rows() -> dict[str, int]:
+    """Each lecture's notebook and the claims that the README gives it."""
+    return {path: int(claims) for path, claims in re.findall(r"\]\((notebooks/\S+?)\) \|[^|]+\| (\d+) \|", README)}
+
+
+def test_the_table_counts_the_claims_of_every_lecture():
+    lectures = {
+        f"notebooks/{path.name}": len(read(path).claims) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    }
+    assert rows() == lectures and lectures
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links and all((ROOT / link).exists() for link in links if "://" not in link)
+
+
+def test_the_map_names_every_module():
+    modules = {path.stem for path in (ROOT / "utils").glob("*.py")} - {"__init__"}
+    assert modules == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| … .*?\|", README, re.M))))

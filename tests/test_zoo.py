@@ -59,7 +59,7 @@ BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).back
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, state.guard.bad)\n"
 SHARE = "part / targets.clamp(min=1)"
 WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
-LATE = ("loop.py", 'device.type == "cpu" or state.due', "state.due")
+LATE = ("state.py", 'self.device.type == "cpu" or self.due', "self.due")
 AS_GPU = partial(loop_checks.nonfinite_never_reaches_the_weights, log_every=6)
 
 PLANTED = (
@@ -516,6 +516,12 @@ PLANTED = (
         "the last validation taken for the best",
         loop_checks.best_weights_are_those_validated,
         *("state.py", 'val_loss < self.best["val_loss"] - self.config.min_delta', "True"),
+    ),
+    planted(
+        None,
+        "the best is not saved",
+        loop_checks.best_weights_are_those_validated,
+        *("loop.py", '        folder.save(state.state_dict(), state.step, state.seconds, kind="best")\n', ""),
     ),
     planted(
         None,

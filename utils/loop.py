@@ -122,17 +122,20 @@ def train(
             for x, y in _stream(train_data, order, state):
                 _step_or_explain(state, x, y, loss, order)
 
-                if device.type == "cpu" or state.due(config.log_every):
+                log_now = state.due(config.log_every)
+                validate = val_data is not None and state.due(config.val_every)
+                save = folder is not None and (state.due(config.save_every) or sigterm.asked)
+                if state.must_settle(log_now or validate or save):
                     state.settle_blocked(order)
-                if state.due(config.log_every):
+                if log_now:
                     watch.log_step()
-                if val_data is not None and state.due(config.val_every):
+                if validate:
                     with watch.paused():
                         scores = evaluate(state.evaluated, val_data, loss=loss, **_as_in(config))
                         log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
                         if state.judge(scores.loss):
                             best_weights = _keep_best(state, folder)
-                if folder and (state.due(config.save_every) or state.stopped_early or sigterm.asked):
+                if save or (folder and state.stopped_early):
                     with watch.paused():
                         folder.save(state.state_dict(), state.step, state.seconds)
                 if sigterm.asked:

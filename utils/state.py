@@ -15,6 +15,7 @@ from utils.guards import Guard, Rewind
 from utils.metrics import Mean
 from utils.updates import Ema, lr_factor, make_optimizer
 
+SETTLE_EVERY = 50  # steps, on a GPU
 PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "seconds")  # what State counts
 
 
@@ -63,6 +64,15 @@ class State:
         print(
             f"out of memory at step {self.step + 1}: it is repeated in {self.parts} micro-batches, and so are those after it"
         )
+
+    def must_settle(self, watching: bool) -> bool:
+        """Whether to ask the device now for blocked updates.
+
+        A CPU is asked after each step, for nothing. A GPU would have to be waited for: it is asked at steps that no
+        watcher chooses, since a schedule set back is a change to the run; where an answer could only end the run, also
+        whenever somebody watches.
+        """
+        return self.device.type == "cpu" or self.due(SETTLE_EVERY) or (self.guard.final and watching)
 
     def settle_blocked(self, order: Order) -> None:
         """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.

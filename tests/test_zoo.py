@@ -401,6 +401,30 @@ PLANTED = (
         loop_checks.average_is_validated,
         *("state.py", "        self.ema.copy_buffers(self.model)\n", ""),
     ),
+    planted(
+        None,
+        "another optimizer than the one asked for",
+        loop_checks.updates_follow_their_rule,
+        *("updates.py", 'if config.optimizer == "adamw":', "if True:"),
+    ),
+    planted(
+        None,
+        "a beta that does not arrive",
+        loop_checks.updates_follow_their_rule,
+        *("updates.py", "betas=(config.beta1, config.beta2), ", ""),
+    ),
+    planted(
+        None,
+        "biases decay",
+        loop_checks.updates_follow_their_rule,
+        *("updates.py", "(p.ndim >= 2) == wanted", "(p.ndim >= 1) == wanted"),
+    ),
+    planted(
+        None,
+        "momentum that begins with a blocked step",
+        loop_checks.updates_follow_their_rule,
+        *("updates.py", "    if config.momentum:\n", "    if False:\n"),
+    ),
     # What is not finite, and what does not fit.
     planted(
         None,
@@ -450,6 +474,12 @@ PLANTED = (
         "a good step does not end a row of bad ones",
         loop_checks.endless_skips_end_the_run,
         *("guards.py", "self.streak.add_(1).mul_(self.found_inf)", "self.streak.add_(self.found_inf)"),
+    ),
+    planted(
+        None,
+        "resuming forgives bad steps",
+        loop_checks.endless_skips_end_the_run,
+        *("guards.py", '        self.streak.fill_(saved["streak"])\n', ""),
     ),
     planted(
         None,

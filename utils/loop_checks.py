@@ -10,12 +10,12 @@ more than one step; more than one epoch, because the first step of a run hides a
 Adam divides every constant factor out of the gradient and so hides wrong scales.
 """
 
+import contextlib
 import copy
 import io
 import math
 import random
 import tempfile
-from contextlib import redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from utils.config import Config
 from utils.data import IGNORE, TensorData
 from utils.device import own_random_streams
 from utils.metrics import MEASURED, cross_entropy_sum
+from utils.run import best_weights
 from utils.testbed import BATCH, EPOCH, EXAMPLES, Bed, Train, Witness, clones, norm_of, plain_config, witness
 
 # ---- gradients: zero, forward, loss, backward ------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
 
     short, ample = Bed(norm=True, dropout=0.5), Bed(norm=True, dropout=0.5)
     short.model[-1].register_forward_pre_hook(too_much)
-    with redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()):
         short.run(train, plain_config())
     ample.run(train, plain_config(accumulation=2))
     _assert_same_bits(*(clones(bed.model.state_dict().values()) for bed in (short, ample)), "short and ample memory")
@@ -245,6 +246,44 @@ def logged_rate_is_the_one_used(train: Train) -> None:
     seen = witness(train, Bed(), plain_config(steps=9, warmup=3, schedule="cosine", log_every=1))
     logged, used = [record["lr"] for record in seen.result.history], [step.lr for step in seen.steps]
     assert np.allclose(logged, used, rtol=0, atol=1e-9), f"logged {np.round(logged, 5)}, used {np.round(used, 5)}"
+
+
+def updates_follow_their_rule(train: Train) -> None:
+    """SGD with momentum and AdamW move the weights as their formulas say, from the gradients that the optimizer was given.
+
+    Followed by hand in float64, to 1e-6. AdamW decays matrices and no biases. Step 1 is bad and skipped: a state that
+    begins with a blocked step must be as if it had not been. Catches another optimizer than the one asked for, settings that
+    do not reach it, weights that something else changes.
+    """
+    rules = {"sgd": ({"momentum": 0.9}, _momentum_rule), "adamw": ({"beta2": 0.99, "weight_decay": 0.5}, _adamw_rule)}
+    for optimizer, (settings, rule) in rules.items():
+        bed = Bed()
+        config = plain_config(optimizer=optimizer, nonfinite="skip", lr=0.05, **settings)
+        seen = witness(train, bed, config, loss=_nan_at(1))
+        expected = rule([w.double() for w in seen.steps[0].weights], [step.gradients for step in seen.steps[1:]])
+        moved = max((a - b).abs().max().item() for a, b in zip(bed.model.parameters(), expected, strict=True))
+        assert moved < 1e-6, (
+            f"{optimizer}: after {len(seen.steps)} steps a weight is {moved:.3g} from where it should be"
+        )
+
+
+def _momentum_rule(weights: list[Tensor], gradients: list[list[Tensor]]) -> list[Tensor]:
+    velocity = [torch.zeros_like(w) for w in weights]
+    for step in gradients:
+        velocity = [0.9 * v + g for v, g in zip(velocity, step, strict=True)]
+        weights = [w - 0.05 * v for w, v in zip(weights, velocity, strict=True)]
+    return weights
+
+
+def _adamw_rule(weights: list[Tensor], gradients: list[list[Tensor]]) -> list[Tensor]:
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    for t, step in enumerate(gradients, start=1):
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, step, strict=True)]
+        second = [0.99 * v + 0.01 * g.double() ** 2 for v, g in zip(second, step, strict=True)]
+        weights = [w * (1 - 0.05 * 0.5 * (w.ndim >= 2)) for w in weights]
+        roots = [(v / (1 - 0.99**t)).sqrt() + 1e-8 for v in second]
+        weights = [w - 0.05 * m / (1 - 0.9**t) / r for w, m, r in zip(weights, first, roots, strict=True)]
+    return weights
 
 
 def weight_decay_is_decoupled(train: Train) -> None:
@@ -549,7 +588,7 @@ def damaged_checkpoint_is_refused(train: Train) -> None:
         weight = straight.model[1].weight.detach().numpy().tobytes()
         content[content.find(weight) + 3] ^= 0x80
         newest.write_bytes(content)
-        with redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
             again.run(train, config, run=folder)
     _assert_same_bits(
         clones(straight.model.parameters()), clones(again.model.parameters()), "after a damaged checkpoint"
@@ -564,7 +603,8 @@ def best_weights_are_those_validated(train: Train) -> None:
     """best_weights are the weights at the time of the best validation, which is the one with the lowest loss.
 
     Validation losses are given: 3, 1, 2, 4, 5, 6. Catches `best = model.state_dict()`, whose tensors are the live ones and
-    follow training, which takes a later step to see; a comparison the wrong way round; the newest taken for the best.
+    follow training, which takes a later step to see; a comparison the wrong way round; the newest taken for the best. The
+    same weights must be found in a run's folder.
     """
     bed = Bed()
     seen = witness(train, bed, plain_config(val_every=1), val=bed.val, loss=_scripted(3, 1, 2, 4, 5, 6))
@@ -574,6 +614,15 @@ def best_weights_are_those_validated(train: Train) -> None:
     is_a_copy(seen.result.best_weights, bed.model)
     saved = [seen.result.best_weights[name] for name, _ in bed.model.named_parameters()]
     _assert_same_bits(seen.steps[2].weights, saved, "the weights after step 2, which were best, and best_weights")
+    with tempfile.TemporaryDirectory() as folder:
+        again = Bed()
+        again.run(train, plain_config(val_every=1), val=again.val, run=folder, loss=_scripted(3, 1, 2, 4, 5, 6))
+        kept = checkpoint.find(Path(folder) / "checkpoints", "best")
+        assert len(kept) == 1, f"one best checkpoint is expected in the run's folder, there are {len(kept)}"
+        saved = [best_weights(folder)[name] for name, _ in bed.model.named_parameters()]
+    _assert_same_bits(
+        seen.steps[2].weights, saved, "the weights after step 2, which were best, and those in the folder"
+    )
 
 
 def stopping_follows_the_loss(train: Train) -> None:
@@ -657,7 +706,11 @@ def skipped_step_leaves_no_trace(train: Train) -> None:
 
 
 def endless_skips_end_the_run(train: Train) -> None:
-    """max_skips=3 bad steps in a row raise FloatingPointError; two, then a good one, do not."""
+    """max_skips=3 bad steps in a row raise FloatingPointError; two, then a good one, do not.
+
+    Nor may an interruption start the count afresh: a run whose every step is bad and that may skip 6, resumed after 4,
+    makes 2 more.
+    """
     few, many = Bed(), Bed()
     config = plain_config(steps=8, nonfinite="skip", max_skips=3, log_every=1)
     try:
@@ -668,8 +721,13 @@ def endless_skips_end_the_run(train: Train) -> None:
     try:
         many.run(train, config, loss=_nan_at(2, 3, 4, 5, 6))
     except FloatingPointError:
-        return
-    raise AssertionError("5 bad steps in a row, and max_skips=3 raised nothing")
+        pass
+    else:
+        raise AssertionError("5 bad steps in a row, and max_skips=3 raised nothing")
+    config = plain_config(steps=10, nonfinite="skip", max_skips=6, save_every=4)
+    with tempfile.TemporaryDirectory() as folder:
+        calls = [_steps_until_it_raises(train, config, folder) for _ in range(2)]
+    assert calls == [6, 2], f"6 skips end the run: {calls[0]} steps until then, {calls[1]} more when resumed after 4"
 
 
 # ---- small things ----------------------------------------------------------------------------------------------------
@@ -723,6 +781,19 @@ def _forget_after(run: str, step: int) -> None:
         for path in checkpoint.find(Path(run) / "checkpoints", kind):
             if int(path.name.split("-")[1]) > step:
                 path.unlink()
+
+
+def _steps_until_it_raises(train: Train, config: Config, folder: str) -> int:
+    """How many training steps, all of them bad, a run makes before it raises FloatingPointError."""
+    bed, calls = Bed(), []
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        calls.extend([None] * outputs.requires_grad)
+        return outputs.sum() * math.nan
+
+    with contextlib.suppress(FloatingPointError):
+        bed.run(train, config, run=folder, loss=loss)
+    return len(calls)
 
 
 def _nan_at(*steps: int):

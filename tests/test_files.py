@@ -270,7 +270,7 @@ def test_server_without_ranges_starts_over(server, cached):
     server.behave = behave
     assert find(server.file(), CALM) == cached
     assert cached.read_bytes() == CONTENT
-    assert server.requests[1] == ("/a", "bytes=100000-")
+    assert server.requests == [("/a", None), ("/a", "bytes=100000-")]
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_of_two_processes_one_downloads_and_the_other_waits(server, cached):
         handler.send_header("Content-Length", str(len(CONTENT)))
         handler.end_headers()
         handler.wfile.write(CONTENT[:150_000])
-        go_on.wait(60)
+        go_on.wait(20)
         handler.wfile.write(CONTENT[150_000:])
 
     server.behave = behave

@@ -135,7 +135,7 @@ class _Refused(Exception):
 
 
 class _NoSuchRange(Exception):
-    """The server has nothing from there on, or sent another part."""
+    """The server has nothing from there on."""
 
 
 class _BrokeOff(Exception):
@@ -177,7 +177,7 @@ def _try_addresses(file: OutsideFile, target: Path, patience: Patience) -> tuple
     for url in file.urls:
         failures, furthest = 0, _size(part)
         while failures <= patience.retries:
-            start = _size(part) if _size(part) < file.size else 0
+            start = _size(part)
             try:
                 _fetch(url, part, start, file.size, patience, deadline)
             except (_NoAnswer, _Refused) as error:
@@ -210,8 +210,6 @@ def _fetch(url: str, part: Path, start: int, size: int, patience: Patience, dead
     with response:
         if response.status != http.client.PARTIAL_CONTENT:
             start = 0  # the server does not do ranges and sends all of it
-        elif start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise _NoSuchRange
         announced = response.headers.get("Content-Length")
         began, received = time.monotonic(), 0
         with (

@@ -253,7 +253,7 @@ def schedules(ours: list[float], torchs: list[float], end: int) -> Figure:
     axes.axvline(end, color=GREY, linestyle=":", linewidth=1)
     axes.annotate("planned end", (end, max(ours)), xytext=(4, -4), textcoords="offset points", color=GREY)
     axes.set(xlabel="step", ylabel="learning rate", ylim=(0, 1.25 * max(ours)), xlim=(0, len(ours)))
-    axes.legend(loc="upper right", ncols=2)
+    axes.legend(loc="upper right", ncols=2, frameon=False)
     return fig
 
 
@@ -339,8 +339,8 @@ def norms_watched(norms: dict[str, list[float]], limit: float) -> Figure:
     for (label, values), colour in zip(norms.items(), (SKY, RED), strict=False):
         axes.plot(range(1, len(values) + 1), values, ".", color=colour, markersize=3, label=label)
     axes.axhline(limit, color=BLACK, linewidth=1.2)
-    axes.annotate(f"limit {limit:g}", (0.01, limit), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
-    axes.set(xlabel="step", ylabel="norm of the gradient", yscale="log")
+    axes.annotate(f"limit {limit:g}", (0.01, limit), xycoords=("axes fraction", "data"), va="top", fontsize=9)
+    axes.set(xlabel="step", ylabel="norm of the gradient", ylim=(0, None))
     axes.legend(loc="upper right", markerscale=4)
     return fig
 
@@ -354,7 +354,7 @@ def luck(chosen_on: np.ndarray, elsewhere: np.ndarray) -> Figure:
     axes.axvline(100 * chosen_on.mean(), color=GREY, linewidth=1)
     axes.axhline(100 * elsewhere.mean(), color=GREY, linewidth=1, label="averages")
     axes.set(xlabel="% right on the images that choose", ylabel="% right on fresh images")
-    axes.legend()
+    fig.legend(loc="outside lower center", ncols=2)
     return fig
 
 
@@ -377,7 +377,7 @@ def silent_bugs(losses: dict[str, tuple[float, float]]) -> Figure:
     for row, (first, last) in enumerate(losses.values()):
         colour = GREEN if row == 0 else (BLUE if last < first * 2 / 3 else RED)
         axes.annotate("", (last, row), (first, row), arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6})
-        axes.text(max(first, last) * 1.06, row, f"{first:.2f} → {last:.2f}", va="center", fontsize=8, color=colour)
+        axes.text(max(first, last) * 1.15, row, f"{first:.2f} → {last:.2f}", va="center", fontsize=8, color=colour)
     highest, lowest = max(map(max, losses.values())), min(map(min, losses.values()))
     axes.set(xscale="log", xlim=(lowest / 1.3, highest * 3), ylim=(len(losses) - 0.4, -0.6))
     axes.set_xlabel("training loss, first and last record (nats, logarithmic)")
@@ -402,16 +402,18 @@ def decision_film(frames, points, labels, extent: float, seconds_per_frame: floa
     frames: [(probabilities (H, W, 3) over the square from -extent to extent, accuracy), …]; points (N, 2) with labels (N,)
     are drawn into every frame.
     """
-    colours = np.array([to_rgb(colour) for colour in (BLUE, ORANGE, GREEN)])
+    colours = np.array([to_rgb(colour) for colour in (SKY, ORANGE, GREEN)])
     pictures = []
     for epoch, (probabilities, accuracy) in enumerate(frames, start=1):
         fig, axes = new_figure(3.6, 3.8)
-        axes.imshow(1 - 0.6 * (1 - probabilities @ colours), origin="lower", extent=[-extent, extent] * 2)
-        axes.scatter(*points.T, s=7, c=colours[labels], edgecolors="white", linewidths=0.4)
+        fig.set_dpi(90)
+        axes.imshow(0.2 + 0.8 * (probabilities @ colours), origin="lower", extent=[-extent, extent] * 2)
+        for label, marker in enumerate("os^"):
+            axes.plot(*points[labels == label].T, marker, color=BLACK, markersize=2.5, markerfacecolor="white", mew=0.5)
         axes.set(xticks=[], yticks=[], title=f"epoch {epoch:2d}: {accuracy:.1%} of validation points")
         fig.canvas.draw()
         picture = Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3])
-        pictures.append(picture.quantize(64, dither=Image.Dither.NONE))
+        pictures.append(picture.quantize(48, dither=Image.Dither.NONE))
         plt.close(fig)
     file = io.BytesIO()
     times = [round(1000 * seconds_per_frame)] * (len(pictures) - 1) + [2000]  # the last frame stays longer
@@ -426,9 +428,11 @@ def text_curve(train: list[tuple[int, float]], val: tuple[int, float], opponents
     axes.plot(*val, "o", color=RED, label=f"validation loss {val[1]:.3f}")
     for name, nats in opponents.items():
         axes.axhline(nats, color=GREY, linestyle=":", linewidth=1)
-        axes.annotate(f"{name} {nats:.2f}", (val[0], nats), xytext=(0, 3), textcoords="offset points", ha="right", fontsize=8)
-    axes.set(xlabel="step", ylabel="nats per letter", xlim=(0, val[0] * 1.01), ylim=(0, None))
-    axes.legend(loc="lower left")
+        axes.annotate(
+            f"{name} {nats:.2f}", (val[0], nats), xytext=(0, 3), textcoords="offset points", ha="right", fontsize=8
+        )
+    axes.set(xlabel="step", ylabel="nats per letter", xlim=(0, val[0] * 1.01), ylim=(0, 1.1 * max(opponents.values())))
+    axes.legend(loc="lower left", frameon=False)
     return fig
 
 
@@ -437,7 +441,9 @@ def step_prices(microseconds: dict[str, float]) -> Figure:
     fig, axes = new_figure(7.4, 0.42 * len(microseconds) + 0.8)
     base = next(iter(microseconds.values()))
     bars = axes.barh(list(microseconds), list(microseconds.values()), color=[GREY, *[SKY] * (len(microseconds) - 1)])
-    labels = [f"{price:,.0f} µs" + (f"  (+{price - base:,.0f})" if price != base else "") for price in microseconds.values()]
+    labels = [
+        f"{price:,.0f} µs" + (f"  (+{price - base:,.0f})" if price != base else "") for price in microseconds.values()
+    ]
     axes.bar_label(bars, labels=labels, padding=4, fontsize=8)
     axes.set(xlabel="CPU time per step, µs", xlim=(0, 1.3 * max(microseconds.values())))
     axes.invert_yaxis()

@@ -59,7 +59,7 @@ BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).back
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, state.guard.bad)\n"
 SHARE = "part / targets.clamp(min=1)"
 WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
-LATE = ("state.py", 'self.device.type == "cpu" or self.due', "self.due")
+LATE = ("guards.py", 'device.type == "cpu"', "False")
 AS_GPU = partial(loop_checks.nonfinite_never_reaches_the_weights, log_every=6)
 
 PLANTED = (
@@ -539,6 +539,30 @@ PLANTED = (
             "        state.train_loss.clear()\n",
             "        state.train_loss.clear()\n        torch.rand(())\n",
         ),
+    ),
+    planted(
+        None,
+        "counting FLOPs leaves traces",
+        loop_checks.watching_changes_nothing,
+        *("watch.py", "        before.restore()\n", ""),
+    ),
+    planted(
+        None,
+        "NumPy's stream is not seeded",
+        loop_checks.same_run,
+        *("device.py", "    np.random.seed(seed % 2**32)", "    "),
+    ),
+    planted(
+        None,
+        "any kernel will do",
+        loop_checks.kernels_are_deterministic,
+        *("device.py", "        torch.use_deterministic_algorithms(True)\n", ""),
+    ),
+    planted(
+        None,
+        "determinism is imposed on the caller",
+        loop_checks.kernels_are_deterministic,
+        *("device.py", "        torch.use_deterministic_algorithms(kept[0], warn_only=kept[1])\n", ""),
     ),
     # Choosing.
     planted(

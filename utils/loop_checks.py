@@ -489,12 +489,13 @@ def says_no_to_zero_steps(train: Train) -> None:
 def same_run(train: Train) -> None:
     """The same config gives the same weights and history, bit for bit, whatever the caller drew before.
 
-    The caller's streams are left as they were. With dropout and examples that draw. Another seed must give other weights: a
+    The caller's streams are left as they were. With dropout, examples that draw, and a model that adds noise from NumPy's
+    and Python's streams too. Another seed must give other weights: a
     loop that ignores its seed would pass otherwise.
     """
     runs = []
     for stream, seed in ((1, 0), (2, 0), (1, 1)):
-        bed = Bed(dropout=0.5, draws=True)
+        bed = Bed(dropout=0.5, draws=True, noise=True)
         with own_random_streams(stream):
             due = _draws()
         with own_random_streams(stream):
@@ -507,17 +508,36 @@ def same_run(train: Train) -> None:
     assert not alike, "seeds 0 and 1 give the same weights"
 
 
+def kernels_are_deterministic(train: Train) -> None:
+    """During training torch runs deterministic kernels only; afterwards the caller's setting is back.
+
+    The setting is looked at, not its effect: on a CPU nearly all kernels are deterministic anyway.
+    """
+    assert not torch.are_deterministic_algorithms_enabled(), "switch deterministic algorithms off before this check"
+    for wanted in (True, False):
+        bed, seen = Bed(), []
+        bed.model.register_forward_hook(lambda *_, seen=seen: seen.append(torch.are_deterministic_algorithms_enabled()))
+        bed.run(train, plain_config(deterministic=wanted))
+        assert seen and set(seen) == {wanted}, f"deterministic={wanted}: in the forward passes it is {set(seen)}"
+        left = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(False)
+        assert not left, "the loop leaves deterministic algorithms switched on"
+
+
 def watching_changes_nothing(train: Train) -> None:
-    """Logging, validating and saving at every step or never: the same weights and buffers, bit for bit.
+    """Logging, validating, saving at every step and counting FLOPs, or none of it: the same weights and buffers, to the bit.
 
     With dropout, BatchNorm and examples that draw, in the validation data too: what they draw must not move the streams of
-    training, and BatchNorm must not see them. Without any of these almost every loop would pass.
+    training, and BatchNorm must not see them. FLOPs (for MFU) are counted on a real forward and backward pass, which must
+    leave neither gradients nor statistics behind. Without any of these almost every loop would pass.
     """
     states = []
     for watched in (False, True):
         bed = Bed(dropout=0.5, norm=True, draws=True)
         with tempfile.TemporaryDirectory() as folder:
-            every = {"log_every": 1, "val_every": 1, "save_every": 1} if watched else {"log_every": 1_000}
+            every = (
+                {"log_every": 1, "val_every": 1, "save_every": 1, "peak_flops": 1e12} if watched else {"log_every": 99}
+            )
             where = {"val": bed.val, "run": folder} if watched else {}
             bed.run(train, plain_config(**every), **where)
         states.append(clones(bed.model.state_dict().values()))

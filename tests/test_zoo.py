@@ -36,34 +36,35 @@ def one_thread():
 
 @dataclass(frozen=True)
 class Planted:
-    """changes: (file, what stands there, the bug in its place). late: the copy learns of blocked steps at log steps only,
-    as on a GPU, in the right version too."""
+    """changes: (file, what stands there, the bug in its place). gpu: in a loop that takes the way of a GPU."""
 
     bug: int | None
     name: str
     detector: Callable
     changes: tuple[tuple[str, str, str], ...]
-    late: bool = False
+    gpu: bool = False
 
 
-def planted(bug: int | None, name: str, detector: Callable, *changes: str, late: bool = False) -> Planted:
-    return Planted(bug, name, detector, tuple(zip(*[iter(changes)] * 3, strict=True)), late)
+def planted(bug: int | None, name: str, detector: Callable, *changes: str, gpu: bool = False) -> Planted:
+    return Planted(bug, name, detector, tuple(zip(*[iter(changes)] * 3, strict=True)), gpu)
 
 
 CLIP = "    state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping\n"
 UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
 STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
-ZERO = "            state.optimizer.zero_grad()\n            total"
+ZERO = "            state.optimizer.zero_grad()\n            losses"
 BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).backward()\n"
-AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, state.guard.bad)\n"
+AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
 SHARE = "part / targets.clamp(min=1)"
 WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
-LATE = ("guards.py", 'device.type == "cpu"', "False")
+# On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
+GPU = (("guards.py", 'device.type == "cpu"', "False"),)
+AT_ONCE = (("state.py", "SETTLE_EVERY = 50", "SETTLE_EVERY = 1"),)
 AS_GPU = partial(loop_checks.nonfinite_never_reaches_the_weights, log_every=6)
 
 PLANTED = (
-    planted(1, "zero_grad forgotten", loop_checks.gradients_are_fresh, "loop.py", ZERO, "            total"),
+    planted(1, "zero_grad forgotten", loop_checks.gradients_are_fresh, "loop.py", ZERO, "            losses"),
     planted(
         2,
         "zero_grad between backward and step",
@@ -74,7 +75,7 @@ PLANTED = (
         3,
         "clip before backward",
         loop_checks.clip_binds,
-        *("loop.py", ZERO, ZERO.replace("total", CLIP.strip() + "\n            total")),
+        *("loop.py", ZERO, ZERO.replace("losses", CLIP.strip() + "\n            losses")),
         *("loop.py", UNSCALE + CLIP, UNSCALE),
     ),
     planted(
@@ -239,8 +240,8 @@ PLANTED = (
         36,
         "graph tensors in the log",
         loop_checks.log_holds_no_graph,
-        *("loop.py", "total += part.detach()", "total = total + part"),
-        *("loop.py", "    state.step += 1\n", "    state.step += 1\n    state.norm = total\n"),
+        *("loop.py", "losses.append(part.detach())", "losses.append(part)"),
+        *("loop.py", "    state.step += 1\n", "    state.step += 1\n    state.norm = losses[0]\n"),
         *("watch.py", "state.norm.item()", "state.norm"),
     ),
     planted(
@@ -269,11 +270,8 @@ PLANTED = (
         42,
         "epoch mean of batch means",
         loop_checks.reported_losses_count_targets,
-        *(
-            "metrics.py",
-            "        total = total.detach()\n",
-            "        total, count = total.detach() / count, torch.ones_like(count)\n",
-        ),
+        *("metrics.py", "            self._total += total\n", "            self._total += total / count\n"),
+        *("metrics.py", "        self._count += count\n", "        self._count += 1\n"),
     ),
     planted(
         44,
@@ -335,7 +333,7 @@ PLANTED = (
         None,
         "totals of the last micro-batch only",
         loop_checks.reported_losses_count_targets,
-        *("loop.py", "total += part.detach()", "total = part.detach()"),
+        *("loop.py", "add(losses, targets", "add(losses[-1:], targets"),
     ),
     planted(
         None,
@@ -430,14 +428,14 @@ PLANTED = (
         None,
         "an update that is not blocked",
         loop_checks.nonfinite_never_reaches_the_weights,
-        *("guards.py", "        self.found_inf.copy_(self.bad)\n", "        self.blocked += self.bad\n"),
+        *("guards.py", "self.optimizer.found_inf = self.found_inf", "self.found_inf"),
     ),
     planted(
         None,
         "only the bad step is blocked, not those after it",
         AS_GPU,
         *("guards.py", "            self.bad.logical_or_(self.blocked)\n", "            pass\n"),
-        late=True,
+        gpu=True,
     ),
     planted(
         None,
@@ -449,13 +447,13 @@ PLANTED = (
         None,
         "the average moves in a blocked step",
         loop_checks.skipped_step_leaves_no_trace,
-        *("updates.py", "share.masked_fill(blocked, 0)", "share"),
+        *("updates.py", "share.masked_fill(unless, 0)", "share"),
     ),
     planted(
         None,
         "totals of a blocked step are not masked",
         loop_checks.skipped_step_leaves_no_trace,
-        *("loop.py", ", unless=state.guard.bad)", ")"),
+        *("loop.py", "add(losses, targets, unless=state.guard.bad)", "add(losses, targets)"),
     ),
     planted(
         None,
@@ -473,7 +471,28 @@ PLANTED = (
         None,
         "a good step does not end a row of bad ones",
         loop_checks.endless_skips_end_the_run,
+        *("guards.py", "            self.streak.zero_()\n", ""),
+    ),
+    planted(
+        None,
+        "a good step does not end a row of bad ones on a GPU",
+        loop_checks.endless_skips_end_the_run,
         *("guards.py", "self.streak.add_(1).mul_(self.found_inf)", "self.streak.add_(self.found_inf)"),
+        *AT_ONCE[0],
+        gpu=True,
+    ),
+    planted(
+        None,
+        "one blocked step blocks all that follow",
+        loop_checks.updates_follow_their_rule,
+        *("guards.py", "self.bad = self.optimizer.found_inf = None", "self.bad = None"),
+    ),
+    planted(
+        None,
+        "the schedule is set back when somebody looks",
+        loop_checks.watching_changes_nothing,
+        *("state.py", "(self.guard.final and watching)", "watching"),
+        gpu=True,
     ),
     planted(
         None,
@@ -711,27 +730,29 @@ PLANTED = (
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: f"{bug.bug or 'own'}: {bug.name}")
 def test_a_planted_bug_is_caught(bug, tmp_path):
-    before = (LATE,) if bug.late else ()
+    before = GPU if bug.gpu else ()
     with Copy(tmp_path, before + bug.changes) as copy:
         assert_caught(bug.detector, copy.module("loop").train)
 
 
-USED = {str(bug.detector): bug for bug in PLANTED}.values()  # one bug for each detector, as it is called
+def called(detector: Callable) -> str:
+    return detector.__name__ if not isinstance(detector, partial) else f"{detector.func.__name__} {detector.keywords}"
 
 
-@pytest.mark.parametrize(
-    "bug",
-    USED,
-    ids=lambda bug: getattr(
-        bug.detector, "__name__", str(bug.detector.keywords) if isinstance(bug.detector, partial) else ""
-    ),
-)
-def test_the_loop_as_it_is_passes(bug, tmp_path):
-    if not bug.late:
-        bug.detector(train)
-        return
-    with Copy(tmp_path, (LATE,)) as copy:
-        bug.detector(copy.module("loop").train)
+USED = {called(bug.detector): bug.detector for bug in PLANTED}
+# These look at each step for what a GPU's loop learns of later.
+STEP_BY_STEP = {loop_checks.skipped_step_leaves_no_trace, loop_checks.endless_skips_end_the_run}
+
+
+@pytest.mark.parametrize("name", USED)
+def test_the_loop_as_it_is_passes(name):
+    USED[name](train)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_the_loop_on_the_way_of_a_gpu_passes(name, tmp_path):
+    with Copy(tmp_path, GPU + (AT_ONCE if USED[name] in STEP_BY_STEP else ())) as copy:
+        USED[name](copy.module("loop").train)
 
 
 # ---- bugs of loops written by hand -----------------------------------------------------------------------------------

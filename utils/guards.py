@@ -1,5 +1,6 @@
 """What keeps a bad moment from doing harm: gradients that are not finite, memory that runs out, a SIGTERM."""
 
+import math
 import signal
 import threading
 from contextlib import contextmanager
@@ -15,30 +16,35 @@ class Guard:
 
     The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
     With `final`, everything after the first bad step is blocked too, so that whoever raises later raises on the
-    weights of the step before it.
+    weights of the step before it. `on_host`: a CPU may be asked at once, for nothing, and spares itself the rest.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, final: bool):
-        self.final = final
-        self.bad = torch.zeros((), dtype=torch.bool, device=device)  # whether this step's update is blocked
+        self.optimizer, self.final, self.on_host = optimizer, final, device.type == "cpu"
+        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None where it is known not to be
         self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
         self.blocked = torch.zeros((), device=device)  # updates blocked so far
         self.streak = torch.zeros((), device=device)  # of these, the newest in a row
         self.longest = torch.zeros((), device=device)  # the longest such row
-        optimizer.found_inf = self.found_inf
 
     def block_unless_finite(self, norm: Tensor) -> None:
-        torch.ne(norm - norm, 0, out=self.bad)  # inf - inf and NaN - NaN are NaN, and NaN is not 0
+        """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
+        if self.on_host and math.isfinite(norm) and not (self.final and self.blocked):
+            self.bad = self.optimizer.found_inf = None
+            self.streak.zero_()
+            return
+        self.bad = norm.isfinite().logical_not_()
         if self.final:
             self.bad.logical_or_(self.blocked)
-        self.found_inf.copy_(self.bad)
+        self.optimizer.found_inf = self.found_inf.copy_(self.bad)
         self.blocked += self.found_inf
-        if not self.final:
-            self.streak.add_(1).mul_(self.found_inf)
-            torch.maximum(self.longest, self.streak, out=self.longest)
+        self.streak.add_(1).mul_(self.found_inf)
+        torch.maximum(self.longest, self.streak, out=self.longest)
 
     def undo_buffers(self, before: "Rewind") -> None:
         """If the step was blocked, put back the buffers (BatchNorm has seen the bad batch)."""
+        if self.bad is None:
+            return
         for buffer, kept in zip(before.buffers, before.kept, strict=True):
             buffer.copy_(torch.where(self.bad, kept, buffer))
 

@@ -43,13 +43,13 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     while True:  # once, unless memory runs out
         try:
             state.optimizer.zero_grad()
-            total = torch.zeros((), dtype=torch.float64, device=state.device)
+            losses = []
             for x_part, y_part in micro_batches(x, y, state.parts, state.device):
                 with state.autocast():
                     outputs = state.model(x_part)
                     part = loss(outputs, y_part)
                 state.scaler.scale(part / targets.clamp(min=1)).backward()
-                total += part.detach()
+                losses.append(part.detach())
             break
         except RuntimeError as error:
             if not is_out_of_memory(error) or state.parts >= len(x):
@@ -64,8 +64,8 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.scheduler.step()
     state.guard.undo_buffers(before)
     if state.ema:
-        state.ema.update(state.parameters, state.guard.bad)
-    state.train_loss.add(total, targets, unless=state.guard.bad)
+        state.ema.update(state.parameters, unless=state.guard.bad)
+    state.train_loss.add(losses, targets, unless=state.guard.bad)
     state.step += 1
 
 
@@ -175,9 +175,9 @@ def evaluate(
                 total = loss(outputs, y)
             targets = count_targets(y)
             classes = not y.is_floating_point()
-            nats.add(total, targets)
+            nats.add([total], targets)
             if classes:
-                right.add(count_correct(outputs, y), targets)
+                right.add([count_correct(outputs, y)], targets)
     return Scores(nats.value(), right.value() if classes else None, int(nats.sums[1]))
 
 

@@ -59,12 +59,12 @@ class Mean:
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0.0)):
         self._total, self._count = (torch.tensor(s, dtype=torch.float64, device=device) for s in sums)
 
-    def add(self, total: Tensor, count: Tensor, unless: Tensor | None = None) -> None:
-        """Add a sum over `count` items, unless `unless` is true; all 0-dim tensors on this mean's device."""
-        total = total.detach()
-        if unless is not None:
-            total, count = total.masked_fill(unless, 0), count.masked_fill(unless, 0)  # not times 0: it may be NaN
-        self._total += total
+    def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
+        """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device."""
+        if unless is not None:  # not times 0: a sum may be NaN
+            totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
+        for total in totals:
+            self._total += total
         self._count += count
 
     @property

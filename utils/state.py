@@ -72,7 +72,7 @@ class State:
         watcher chooses, since a schedule set back is a change to the run; where an answer could only end the run, also
         whenever somebody watches.
         """
-        return self.device.type == "cpu" or self.due(SETTLE_EVERY) or (self.guard.final and watching)
+        return self.guard.on_host or self.due(SETTLE_EVERY) or (self.guard.final and watching)
 
     def settle_blocked(self, order: Order) -> None:
         """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.

@@ -56,9 +56,11 @@ class Ema:
         self.model.requires_grad_(False)
         self.shares = {average.dtype: average.new_tensor(1 - decay) for average in self.averages}
 
-    def update(self, weights: list[Tensor], blocked: Tensor) -> None:
-        """Move towards `weights`, unless `blocked` (0-dim, bool) is true."""
-        shares = {dtype: share.masked_fill(blocked, 0) for dtype, share in self.shares.items()}
+    def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
+        """Move towards `weights`, unless `unless` (0-dim, bool) is true."""
+        shares = self.shares
+        if unless is not None:
+            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
         with torch.no_grad():
             torch._foreach_lerp_(self.averages, weights, [shares[weight.dtype] for weight in weights])
 

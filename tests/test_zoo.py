@@ -115,6 +115,12 @@ PLANTED = (
         *("loop.py", SCHEDULE, "    if state.step % 3 == 2:\n        state.scheduler.step()\n"),
     ),
     planted(
+        8,
+        "a schedule without its floor",
+        loop_checks.rate_follows_schedule,
+        *("updates.py", "config.final_lr + (1 - config.final_lr) * (1 + math.cos", "(1 + math.cos"),
+    ),
+    planted(
         9,
         "schedule before the optimizer",
         loop_checks.rate_follows_schedule,
@@ -319,6 +325,12 @@ PLANTED = (
     ),
     planted(
         None,
+        "a single target counts half",
+        loop_checks.gradients_are_fresh,
+        *("loop.py", "targets.clamp(min=1)", "targets.clamp(min=2)"),
+    ),
+    planted(
+        None,
         "padding counts in the reported loss",
         loop_checks.reported_losses_count_targets,
         *("metrics.py", "return targets.ne(IGNORE).sum()", "return torch.tensor(targets.numel())"),
@@ -511,6 +523,12 @@ PLANTED = (
         "the failed attempt at a step leaves traces",
         loop_checks.memory_shortage_changes_nothing,
         *("state.py", "        before.restore()\n", ""),
+    ),
+    planted(
+        None,
+        "every error is taken for a lack of memory",
+        loop_checks.memory_shortage_changes_nothing,
+        *("loop.py", "if not is_out_of_memory(error) or", "if"),
     ),
     planted(
         None,

@@ -41,10 +41,11 @@ def gradients_are_fresh(train: Train) -> None:
 
     Compares what the optimizer is given with a gradient computed apart. Catches a forgotten zero_grad (a relative
     error of 0 at the first step, of about 1 from the second on), a sum where a mean was meant, weights changed between
-    forward and step, a graph used after a step. Plain SGD; Adam would not mind a factor.
+    forward and step, a graph used after a step. Plain SGD; Adam would not mind a factor. Batches of 7, the last of each
+    epoch a single example.
     """
     bed = Bed()
-    for i, step in enumerate(witness(train, bed, plain_config(steps=3 * EPOCH)).steps):
+    for i, step in enumerate(witness(train, bed, plain_config(steps=8, batch_size=7)).steps):
         error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
         assert error < 1e-4, f"step {i + 1}: the gradient is off that of its batch by a relative {error:.3g}"
 
@@ -107,6 +108,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
 
     The model raises torch.OutOfMemoryError for more than 4 examples, behind its BatchNorm and its dropout: both have seen
     the failed attempt, and must not have. Micro-batches change BatchNorm's statistics, so the other has accumulation=2.
+    Any other RuntimeError must come through at the first attempt.
     """
 
     def too_much(module, inputs):
@@ -119,6 +121,17 @@ def memory_shortage_changes_nothing(train: Train) -> None:
         short.run(train, plain_config())
     ample.run(train, plain_config(accumulation=2))
     _assert_same_bits(*(clones(bed.model.state_dict().values()) for bed in (short, ample)), "short and ample memory")
+    broken, attempts = Bed(), []
+
+    def broken_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        if outputs.requires_grad:
+            attempts.append(len(targets))
+            raise RuntimeError("broken")
+        return cross_entropy_sum(outputs, targets)
+
+    with contextlib.suppress(RuntimeError), contextlib.redirect_stdout(io.StringIO()):
+        broken.run(train, plain_config(), loss=broken_loss)
+    assert attempts == [BATCH], f"an error that is not of memory: attempts with {attempts} examples"
 
 
 def all_ignored_batch_is_harmless(train: Train) -> None:
@@ -226,15 +239,15 @@ def weights_stay_float32(train: Train) -> None:
 
 
 def rate_follows_schedule(train: Train) -> None:
-    """Step t of 12 uses the learning rate of a warm-up over 3 steps and a cosine over the other 9, from its first step on.
+    """Step t of 12 uses the rate of a warm-up over 3 steps and a cosine over the other 9, down towards a fifth of the peak.
 
     Catches a schedule that advances per epoch or per micro-batch, one that advances before the optimizer, and one that is
     never stepped. Looked at when the optimizer steps, not in the history: get_last_lr() after the step is the next one.
     A constant rate, or one step an epoch, would hide all of it; accumulation 2 and 3 steps an epoch.
     """
-    config = plain_config(steps=12, warmup=3, schedule="cosine", accumulation=2, lr=0.1)
+    config = plain_config(steps=12, warmup=3, schedule="cosine", final_lr=0.2, accumulation=2, lr=0.1)
     used = [step.lr for step in witness(train, Bed(), config).steps]
-    cosine = [0.05 * (1 + math.cos(math.pi * t / 9)) for t in range(9)]
+    cosine = [0.02 + 0.04 * (1 + math.cos(math.pi * t / 9)) for t in range(9)]
     expected = [0.1 / 3, 0.2 / 3, 0.1, *cosine]
     assert np.allclose(used, expected, rtol=0, atol=1e-9), (
         f"rates used {np.round(used, 5)}, planned {np.round(expected, 5)}"

@@ -88,8 +88,9 @@ def test_skip_leaves_everything_as_if_the_step_had_not_been(optimizer, precision
     whose scaler answers the skip with half the scale, and so with other rounding. A device is asked only now and then,
     and the schedule set back only then: there the rate is constant here, and the position is looked at.
     """
+    warmup = 3 if guard_on == "decided on the host" else 0
     options = {
-        "batch_size": 64, "lr": 1e-2, "optimizer": optimizer, "ema": 0.9, "warmup": 3 * (guard_on == "decided on the host"), "precision": precision,
+        "batch_size": 64, "lr": 1e-2, "optimizer": optimizer, "ema": 0.9, "warmup": warmup, "precision": precision,
         "nonfinite": "skip", "save_every": 1, "keep": 10,
     }  # fmt: skip
 

@@ -381,6 +381,53 @@ PLANTED = (
         loop_checks.precision_takes_effect,
         *("loop.py", "with autocast(device, precision):", "with torch.no_grad():"),
     ),
+    planted(
+        None,
+        "the logged epoch is the next step's",
+        loop_checks.logged_rate_is_the_one_used,
+        *("watch.py", "self.order.epoch(state.step - 1)", "self.order.epoch(state.step)"),
+    ),
+    planted(
+        None,
+        "a last batch of one example is lost",
+        loop_checks.epochs_are_complete,
+        *("batches.py", "rest > 0 and", "rest > 1 and"),
+    ),
+    planted(
+        None,
+        "new workers start a step late",
+        loop_checks.workers_change_nothing,
+        *("batches.py", "(order.epoch(first) + 1) * order", "1 + (order.epoch(first) + 1) * order"),
+        *("batches.py", "        first = last\n", "        first = last - (last < stop)\n"),
+    ),
+    planted(
+        None,
+        "validation time counts in the rate",
+        loop_checks.rates_are_of_training_time,
+        *("watch.py", "        self.window += time.perf_counter() - began\n", ""),
+    ),
+    planted(
+        None,
+        "the rate's clock is not set anew",
+        loop_checks.rates_are_of_training_time,
+        *(
+            "watch.py",
+            "        state.train_loss.clear()\n        self.window = time.perf_counter()\n",
+            "        state.train_loss.clear()\n",
+        ),
+    ),
+    planted(
+        None,
+        "a batch's FLOPs taken for an example's",
+        loop_checks.rates_are_of_training_time,
+        *("watch.py", "flops / max(1, int(count_targets(y)))", "flops"),
+    ),
+    planted(
+        None,
+        "seconds counted twice",
+        loop_checks.rates_are_of_training_time,
+        *("watch.py", "        self.tick = now\n", ""),
+    ),
     # The average.
     planted(
         None,

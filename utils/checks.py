@@ -362,20 +362,20 @@ def order_is_kept(loader: Iterable[Tensor]) -> None:
     assert seen == sorted(seen), f"the ids come as {seen[:8]}…"
 
 
-def ranks_share_each_batch(order: Callable[[int, int], object], world: int = 3) -> None:
-    """The batches of all ranks, put together, are the batch of one rank alone, at each step of two epochs.
+def ranks_share_each_batch(order: Callable[[int, int], object]) -> None:
+    """The batches of 2 ranks, or of 3, put together, are the batch of one rank alone, at each step of two epochs.
 
     order(rank, world) gives an object with steps_per_epoch and indices(step), such as utils.batches.Order. Catches an order
-    that depends on the rank (examples twice, others never) and shards that overlap. Batches of one size for all ranks
-    would hide a lost rest: let `world` not divide the batch.
+    that depends on the rank (examples twice, others never) and shards that overlap. If all ranks had batches of one size, a
+    lost rest would not show: let 3 not divide the batch.
     """
-    alone, ranks = order(0, 1), [order(rank, world) for rank in range(world)]
-    for step in range(2 * alone.steps_per_epoch):
-        together = sorted(i for rank in ranks for i in rank.indices(step).tolist())
-        expected = sorted(alone.indices(step).tolist())
-        assert together == expected, (
-            f"step {step}: {world} ranks have {together} between them, one alone has {expected}"
-        )
+    alone = order(0, 1)
+    for world in (2, 3):
+        ranks = [order(rank, world) for rank in range(world)]
+        for step in range(2 * alone.steps_per_epoch):
+            together = sorted(i for rank in ranks for i in rank.indices(step).tolist())
+            expected = sorted(alone.indices(step).tolist())
+            assert together == expected, f"step {step}: {world} ranks have {together}, one alone has {expected}"
 
 
 def splits_are_disjoint(*splits: Iterable[int]) -> None:

@@ -16,6 +16,7 @@ import io
 import math
 import random
 import tempfile
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -255,10 +256,12 @@ def rate_follows_schedule(train: Train) -> None:
 
 
 def logged_rate_is_the_one_used(train: Train) -> None:
-    """The history's lr of a step is the one the optimizer used in it, not that of the step after."""
+    """The history's lr of a step is the one the optimizer used in it, not that of the step after; so is its epoch."""
     seen = witness(train, Bed(), plain_config(steps=9, warmup=3, schedule="cosine", log_every=1))
     logged, used = [record["lr"] for record in seen.result.history], [step.lr for step in seen.steps]
     assert np.allclose(logged, used, rtol=0, atol=1e-9), f"logged {np.round(logged, 5)}, used {np.round(used, 5)}"
+    epochs = [record["epoch"] for record in seen.result.history]
+    assert epochs == [0, 0, 0, 1, 1, 1, 2, 2, 2], f"epochs {epochs} are logged for 9 steps, 3 an epoch"
 
 
 def updates_follow_their_rule(train: Train) -> None:
@@ -433,6 +436,30 @@ def reported_losses_count_targets(train: Train) -> None:
         _assert_close("val_accuracy", record["val_accuracy"], bed.accuracy(weights, bed.val.x, bed.val.y))
 
 
+def rates_are_of_training_time(train: Train) -> None:
+    """targets_per_second is of the time in training alone, seconds of all of it, and MFU of 272 FLOPs an example.
+
+    The model sleeps: 5 ms in a training forward, 20 ms in a validation. Time can only be bounded: by the sleep from below,
+    by the clock from above. FLOPs by hand: 2 · (4 · 8 + 8 · 3) forward, as many for the weights' gradients, and
+    2 · 8 · 3 for the gradient of the second layer's inputs (the first layer's need none). Catches a rate that counts
+    validation, a clock that is not set anew, FLOPs of a batch taken for those of an example.
+    """
+    bed = Bed()
+    bed.model.register_forward_pre_hook(lambda *_: time.sleep(0.005 if torch.is_grad_enabled() else 0.02))
+    began = time.perf_counter()
+    result = bed.run(train, plain_config(log_every=2, val_every=2, peak_flops=1e6), val=bed.val)
+    wall = time.perf_counter() - began
+    records = [record[MEASURED] for record in result.history if "val_loss" not in record]
+    in_training = sum(n / record["targets_per_second"] for n, record in zip((16, 14, 14), records, strict=True))
+    seconds = records[-1]["seconds"]
+    assert 6 * 0.005 <= in_training <= seconds - 2 * 0.02, (
+        f"rates of {in_training:.4f} s of training in {seconds:.4f} s"
+    )
+    assert seconds <= wall, f"{seconds:.4f} s are reported after {wall:.4f} s"
+    flops = [record["mfu"] * 1e6 / record["targets_per_second"] for record in records]
+    assert np.allclose(flops, 272), f"MFU counts {flops} FLOPs per example, by hand they are 272"
+
+
 def log_holds_no_graph(train: Train) -> None:
     """The history holds plain numbers: a tensor kept there keeps its graph's nodes, some 2 KB a step."""
     bed = Bed()
@@ -445,11 +472,11 @@ def log_holds_no_graph(train: Train) -> None:
 
 
 def epochs_are_complete(train: Train) -> None:
-    """Each epoch sees every example once; 22 examples in batches of 8 are 8, 8 and 6.
+    """Each epoch sees every example once; 22 examples in batches of 7 are 7, 7, 7 and 1.
 
-    Catches next(iter(loader)) at every step, a lost tail, an example that is drawn twice.
+    Catches next(iter(loader)) at every step, a lost tail, be it of one example, and an example that is drawn twice.
     """
-    seen = witness(train, Bed(), plain_config(steps=3 * EPOCH))
+    seen = witness(train, Bed(), plain_config(steps=12, batch_size=7))
     for ids in _epochs(seen):
         every_example_once([ids], EXAMPLES)
 
@@ -558,13 +585,14 @@ def watching_changes_nothing(train: Train) -> None:
 
 
 def workers_change_nothing(train: Train) -> None:
-    """0 and 2 workers: the same weights, bit for bit, also when examples draw and the model does."""
+    """0 workers, 2, or 2 new ones in each epoch: the same weights, bit for bit, also when examples and the model draw."""
     weights = []
-    for workers in (0, 2):
+    for workers, persistent in ((0, True), (2, True), (2, False)):
         bed = Bed(dropout=0.5, draws=True)
-        bed.run(train, plain_config(workers=workers))
+        bed.run(train, plain_config(workers=workers, persistent_workers=persistent))
         weights.append(clones(bed.model.parameters()))
-    _assert_same_bits(*weights, "0 and 2 workers")
+    _assert_same_bits(weights[0], weights[1], "0 and 2 workers")
+    _assert_same_bits(weights[0], weights[2], "0 workers and 2 new ones in each epoch")
 
 
 # What a resumed run may have lost, and a run that only this loss changes: plain SGD needs nothing but its weights.

@@ -120,8 +120,8 @@ class Unchecked(torch.utils.data.Dataset):
         (net(), Unchecked(X, Y.float()), "class indices of dtype int64"),
         (net(), Unchecked(X, Y.int()), "class indices of dtype int64"),
         (net(), Unchecked(X, Y.unsqueeze(1)), "outputs must have one axis more than targets"),
-        (MLP((5, 3)), TensorData(X, Y), "the model does not take the data (x (1, 2) torch.float32"),
-        (net(), TensorData(X.double(), Y), "the model does not take the data (x (1, 2) torch.float64"),
+        (MLP((5, 3)), TensorData(X, Y), "the model does not take the data (x (2, 2) torch.float32"),
+        (net(), TensorData(X.double(), Y), "the model does not take the data (x (2, 2) torch.float64"),
         (
             GPT(3, 8, 8, 2),
             TensorData(torch.full((4, 8), 3), torch.zeros(4, 8, dtype=torch.int64)),
@@ -135,6 +135,21 @@ def test_train_refuses_what_does_not_fit_before_writing_anything(tmp_path, model
         train(model, data, None, Config(steps=2), run=tmp_path / "run")
     assert message in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_a_mean():
+    with pytest.raises(ValueError, match=r'the loss is a mean .* return the sum over the targets, reduction="sum"'):
+        train(net(), TensorData(X, Y), None, Config(steps=1), loss=nn.functional.cross_entropy)
+
+
+def test_a_frozen_part_stays_in_eval_mode_and_a_forgotten_train_is_mended():
+    model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    model[1].eval()
+    train(model, TensorData(X, Y), None, Config(steps=3))
+    assert model[1].num_batches_tracked == 0
+    model.eval()
+    train(model, TensorData(X, Y), None, Config(steps=3))
+    assert model[1].num_batches_tracked == 3
 
 
 def test_a_batch_larger_than_the_data_with_drop_last(tmp_path):
@@ -219,9 +234,9 @@ def test_a_disk_that_fills_up_while_training(tmp_path):
         fill_up.calls += 1
         return nn.functional.cross_entropy(outputs, targets, reduction="sum")
 
-    fill_up.calls = -1  # the first call checks the fit
+    fill_up.calls = -3  # the first calls check the fit
     try:
-        with pytest.raises(RuntimeError, match="step 4 could not be written"):
+        with pytest.raises(RuntimeError, match=r"step 4 could not be written to .*File too large"):
             train(big, data, None, config, run=tmp_path, loss=fill_up)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

@@ -21,10 +21,15 @@ class _Hashing:
 
     def __init__(self, file):
         self.file, self.sha256 = file, hashlib.sha256()
+        self.refused: OSError | None = None
 
     def write(self, data) -> int:
         self.sha256.update(data)
-        return self.file.write(data)
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.refused = error  # torch goes on to an error of its own that hides this one
+            raise
 
     def flush(self) -> None:
         self.file.flush()
@@ -40,21 +45,30 @@ def save(folder: Path, step: int, state: dict, kind: str = "step") -> Path:
     temporary = folder / f".tmp-{kind}-{step:09d}-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            hashing = _Hashing(file)
-            torch.save(state, hashing)
-            file.flush()
-            os.fsync(file.fileno())
-        path = folder / f"{kind}-{step:09d}-{hashing.sha256.hexdigest()[:16]}.pt"
+        digest = _write(state, temporary)
+        path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
         os.replace(temporary, path)
         _sync_folder(folder)
-    except (OSError, RuntimeError) as error:  # torch wraps some write errors in RuntimeError
+    except (OSError, RuntimeError) as error:
         _remove(temporary)
         raise RuntimeError(
             f"the checkpoint of step {step} could not be written to {folder}: {error}. Earlier checkpoints are intact: "
             "free space or choose another folder, then start again to resume"
         ) from error
     return path
+
+
+def _write(state: dict, path: Path) -> str:
+    """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
+    with open(path, "wb") as file:
+        hashing = _Hashing(file)
+        try:
+            torch.save(state, hashing)
+        except RuntimeError as error:
+            raise hashing.refused or error from error
+        file.flush()
+        os.fsync(file.fileno())
+    return hashing.sha256.hexdigest()
 
 
 def find(folder: Path, kind: str = "step") -> list[Path]:

@@ -32,7 +32,9 @@ STYLE = {
 def new_figure(width: float = 7.0, height: float = 3.2, **subplots) -> tuple[Figure, object]:
     """A figure of `width` by `height` inches in the course's style, and its axes as in plt.subplots."""
     with plt.rc_context(STYLE):
-        return plt.subplots(figsize=(width, height), layout="constrained", **subplots)
+        fig, axes = plt.subplots(figsize=(width, height), layout="constrained", **subplots)
+    plt.close(fig)  # whoever returns it to a notebook shows it; pyplot would show the first one a second time
+    return fig, axes
 
 
 # ── 01 tensors and strides ───────────────────────────────────────────────────────────────────────
@@ -414,7 +416,6 @@ def decision_film(frames, points, labels, extent: float, seconds_per_frame: floa
         fig.canvas.draw()
         picture = Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3])
         pictures.append(picture.quantize(48, dither=Image.Dither.NONE))
-        plt.close(fig)
     file = io.BytesIO()
     times = [round(1000 * seconds_per_frame)] * (len(pictures) - 1) + [2000]  # the last frame stays longer
     pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)

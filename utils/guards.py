@@ -57,7 +57,7 @@ class Guard:
 
 
 class Rewind:
-    """The random streams and buffers as they were before a forward pass."""
+    """torch's random streams and the model's buffers as they were before a forward pass."""
 
     def __init__(self, buffers: list[Tensor]):
         self.buffers = buffers

@@ -1,5 +1,6 @@
 """What `train` refuses before its first step: a model, data and a loss that do not fit together."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -14,11 +15,11 @@ from utils.state import State
 
 
 def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """One example through the model, in eval mode and without a trace: the model, the data and the loss fit together.
+    """Two examples through the model, in eval mode and without a trace: the model, the data and the loss fit together.
 
     Raises ValueError saying what does not, with shapes and types.
     """
-    x, y = first_examples(data, 1)
+    x, y = first_examples(data, 2)
     what = f"x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
     with evaluating(state.model), own_random_streams(), torch.no_grad(), state.autocast():
         try:
@@ -34,9 +35,21 @@ def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tens
             total = loss(outputs, y.to(state.device))
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"the loss does not take the model's outputs and the targets ({what}): {error}") from error
+        _check_sum(loss, outputs, y.to(state.device), total)
     if total.numel() != 1:
         raise ValueError(
             f"the loss is of shape {tuple(total.shape)} ({what}): it must sum over the targets to one number"
+        )
+
+
+def _check_sum(loss: Callable, outputs: Tensor, y: Tensor, total: Tensor) -> None:
+    if len(y) < 2 or total.numel() != 1:
+        return
+    apart = [loss(outputs[:1], y[:1]).item(), loss(outputs[1:], y[1:]).item()]
+    if math.isclose(total.item(), sum(apart) / 2, rel_tol=1e-3) and not math.isclose(sum(apart), 0, abs_tol=1e-6):
+        raise ValueError(
+            f"the loss is a mean ({total.item():.4g} for two examples that cost {apart[0]:.4g} and {apart[1]:.4g}): return "
+            'the sum over the targets, reduction="sum"; train divides by how many there are'
         )
 
 

@@ -24,7 +24,9 @@ class State:
 
     def __init__(self, model: nn.Module, config: Config, device: torch.device):
         self.config, self.device = config, device
-        self.model = model.to(device).train()
+        self.model = model.to(device)
+        if not model.training:
+            model.train()  # forgotten after an evaluation; parts that were frozen in eval mode on purpose stay so
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.buffers = list(model.buffers())
         self.optimizer = make_optimizer(model, config)

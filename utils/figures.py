@@ -408,14 +408,13 @@ def decision_film(frames, points, labels, extent: float, seconds_per_frame: floa
     pictures = []
     for epoch, (probabilities, accuracy) in enumerate(frames, start=1):
         fig, axes = new_figure(3.6, 3.8)
-        fig.set_dpi(90)
         axes.imshow(0.2 + 0.8 * (probabilities @ colours), origin="lower", extent=[-extent, extent] * 2)
         for label, marker in enumerate("os^"):
             axes.plot(*points[labels == label].T, marker, color=BLACK, markersize=2.5, markerfacecolor="white", mew=0.5)
         axes.set(xticks=[], yticks=[], title=f"epoch {epoch:2d}: {accuracy:.1%} of validation points")
-        fig.canvas.draw()
-        picture = Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3])
-        pictures.append(picture.quantize(48, dither=Image.Dither.NONE))
+        png = io.BytesIO()
+        fig.savefig(png, format="png", dpi=90)
+        pictures.append(Image.open(png).convert("RGB").quantize(48, dither=Image.Dither.NONE))
     file = io.BytesIO()
     times = [round(1000 * seconds_per_frame)] * (len(pictures) - 1) + [2000]  # the last frame stays longer
     pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)

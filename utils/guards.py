@@ -30,8 +30,9 @@ class Guard:
     def block_unless_finite(self, norm: Tensor) -> None:
         """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
         if self.on_host and math.isfinite(norm) and not (self.final and self.blocked):
+            if self.bad is not None:
+                self.streak.zero_()
             self.bad = self.optimizer.found_inf = None
-            self.streak.zero_()
             return
         self.bad = norm.isfinite().logical_not_()
         if self.final:
@@ -54,6 +55,7 @@ class Guard:
     def load_state_dict(self, saved: dict) -> None:
         self.blocked.fill_(saved["blocked"])
         self.streak.fill_(saved["streak"])
+        self.bad = self.streak > 0
 
 
 class Rewind:

@@ -42,7 +42,7 @@ def count_targets(targets: Tensor) -> Tensor:
     """How many entries of `targets` count: all but IGNORE for classes, all for real numbers. A 0-dim tensor."""
     if targets.is_floating_point():
         return torch.tensor(targets.numel(), device=targets.device)
-    return targets.ne(IGNORE).sum()
+    return targets.ne(IGNORE).count_nonzero()
 
 
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:

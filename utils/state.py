@@ -81,7 +81,7 @@ class State:
 
         Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
         """
-        fresh = int(self.guard.blocked) - self.skipped
+        fresh = int(self.guard.blocked) - self.skipped if self.guard.bad is not None else 0
         if fresh == 0:
             return
         if self.guard.final:

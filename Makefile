@@ -10,10 +10,10 @@ run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
 
 test: $(READY)           ## all tests, every lecture included
-	$(BIN)/python -m pytest -n 2 --dist worksteal --nbmake tests notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake tests notebooks
 
 quick: $(READY)          ## units and static checks, under two minutes
-	$(BIN)/python -m pytest -n 2 -m "not slow" tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests
 
 check: $(READY)          ## lint, format, then everything
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -31,15 +31,35 @@ def test_the_newest_is_by_step_not_by_time(tmp_path):
     assert checkpoint.load_newest(tmp_path, kind="best") is None
 
 
-def test_prune_keeps_the_newest_and_other_kinds(tmp_path):
-    for step in range(5):
-        checkpoint.save(tmp_path, step, {"step": step})
+def steps(folder, kind="step") -> list[int]:
+    return [int(path.name.split("-")[1]) for path in checkpoint.find(folder, kind)]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, [4]), (2, [3, 4]), (5, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4])])
+def test_prune_keeps_the_newest_and_other_kinds(tmp_path, keep, left):
     checkpoint.save(tmp_path, 1, {}, kind="best")
     (tmp_path / ".tmp-step-000000009-1").write_bytes(b"half a file")
-    checkpoint.prune(tmp_path, keep=2)
-    assert [int(path.name[5:14]) for path in checkpoint.find(tmp_path)] == [3, 4]
-    assert len(checkpoint.find(tmp_path, "best")) == 1
+    for step in range(5):
+        newest = checkpoint.save(tmp_path, step, {"step": step})
+    checkpoint.prune(newest, keep)
+    assert steps(tmp_path) == left and steps(tmp_path, "best") == [1]
     assert not list(tmp_path.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_damaged_file_of_a_later_step_does_not_push_out_good_ones(tmp_path, keep):
+    """Resumed from step 10 because 30 is damaged: what is saved from here on must stay."""
+    for step in (10, 30):
+        path = checkpoint.save(tmp_path, step, {"step": step})
+    path.write_bytes(b"damaged")
+    newest = checkpoint.save(tmp_path, 20, {"step": 20})
+    checkpoint.prune(newest, keep)
+    assert steps(tmp_path) == [10, 20][-keep:]
+    assert checkpoint.load_newest(tmp_path)["step"] == 20
+    path = checkpoint.save(tmp_path, 30, {"step": 30})
+    path.write_bytes(b"damaged")
+    checkpoint.prune(checkpoint.save(tmp_path, 30, {"step": 30, "again": True}), keep)
+    assert checkpoint.load_newest(tmp_path)["again"]
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "append", "empty"])

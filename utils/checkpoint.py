@@ -108,11 +108,16 @@ def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
     return None
 
 
-def prune(folder: Path, keep: int, kind: str = "step") -> None:
-    """Delete all but the newest `keep` of this kind, and what crashed saves left behind."""
-    for path in find(folder, kind)[:-keep]:
-        _remove(path)
-    for path in Path(folder).glob(".tmp-*"):
+def prune(newest: Path, keep: int) -> None:
+    """Delete all of its kind but `newest` and the `keep` - 1 before it, and what crashed saves left behind.
+
+    A file of the same or a later step is one that a resumed run could not use: damaged, and named when it was skipped.
+    """
+    kind, step = _NAME.fullmatch(newest.name).group("kind", "step")
+    others = [path for path in find(newest.parent, kind) if path != newest]
+    earlier = [path for path in others if path.name < f"{kind}-{step}"]
+    kept = earlier[max(0, len(earlier) - (keep - 1)) :]
+    for path in {*others, *newest.parent.glob(".tmp-*")} - set(kept):
         _remove(path)
 
 

@@ -40,7 +40,7 @@ class Config:
     warmup: int = 0
     """steps of linear warm-up, the first of them at lr / warmup"""
     schedule: str = "constant"
-    """after the warm-up: constant, or cosine down to final_lr at the last step"""
+    """after the warm-up: constant, or cosine, which would reach final_lr one step after the last"""
     final_lr: float = 0.0
     """where the cosine ends, as a fraction of lr"""
     clip: float = 0.0

@@ -68,8 +68,8 @@ class RunFolder:
 
     def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
         """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
-        checkpoint.save(self.checkpoints, step, state, kind)
-        checkpoint.prune(self.checkpoints, keep=self.config.keep if kind == "step" else 1, kind=kind)
+        newest = checkpoint.save(self.checkpoints, step, state, kind)
+        checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
         self.metadata["legs"][-1] |= {"to_step": step, "saved": _now()}
         self.metadata |= {"seconds": seconds, "dollars": cost_dollars(seconds, self.config.dollars_per_hour)}
         self._write_metadata()

@@ -133,6 +133,15 @@ def test_too_many_skips_in_a_row_end_the_run(guard_on):
         train(net(), DATA, None, config, loss=Poison({2, 3, 5, 6, 7}))
 
 
+def test_a_validation_that_is_not_finite(guard_on):
+    """Every comparison with NaN is false: without a check it would pass for a loss that is merely not better."""
+    bad = TensorData(torch.full((8, 2), float("nan")), torch.zeros(8, dtype=torch.int64))
+    with pytest.raises(FloatingPointError, match="the validation loss is nan after step 3"):
+        train(net(), DATA, bad, Config(steps=6, val_every=3))
+    result = train(net(), DATA, bad, Config(steps=6, val_every=3, nonfinite="skip", patience=2))
+    assert result.best is None and result.stopped_early and result.skipped == 0
+
+
 def test_fp16_overflow_is_skipped_and_the_scale_halved():
     """A loss so large that its gradient times 65536 leaves fp16's range: the scaler comes down by itself."""
     config = Config(steps=12, batch_size=64, precision="fp16", log_every=1)

@@ -102,7 +102,15 @@ class State:
             )
 
     def judge(self, val_loss: float) -> bool:
-        """Whether this validation is the best so far; stops the run when patience is at its end."""
+        """Whether this validation is the best so far; stops the run when patience is at its end.
+
+        Raises FloatingPointError for a loss that is not finite under the policy "raise"; else it is none of the best.
+        """
+        if not math.isfinite(val_loss) and self.config.nonfinite == "raise":
+            raise FloatingPointError(
+                f"the validation loss is {val_loss} after step {self.step}, though every update was finite: look for "
+                "inputs or activations that overflow; nonfinite='skip' goes on and never takes such a one for the best"
+            )
         better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
         if better and math.isfinite(val_loss):
             self.best, self.worse = {"step": self.step, "val_loss": val_loss}, 0

@@ -54,9 +54,9 @@ UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
 STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
 ZERO = "            state.optimizer.zero_grad()\n            losses"
-BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).backward()\n"
+BACKWARD = "                state.scaler.scale(part / at_least_one(targets)).backward()\n"
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
-SHARE = "part / targets.clamp(min=1)"
+SHARE = "part / at_least_one(targets)"
 WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
 # On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
 GPU = (("guards.py", 'device.type == "cpu"', "False"),)
@@ -321,19 +321,19 @@ PLANTED = (
         None,
         "targets counted in the wrong tensor",
         loop_checks.gradients_are_fresh,
-        *("loop.py", "targets = count_targets(y).to(", "targets = count_targets(x).to("),
+        *("loop.py", "    targets = count_targets(y)\n    before", "    targets = count_targets(x)\n    before"),
     ),
     planted(
         None,
         "a single target counts half",
         loop_checks.gradients_are_fresh,
-        *("loop.py", "targets.clamp(min=1)", "targets.clamp(min=2)"),
+        *("metrics.py", "max(1, count)", "max(2, count)"),
     ),
     planted(
         None,
         "padding counts in the reported loss",
         loop_checks.reported_losses_count_targets,
-        *("metrics.py", "return targets.ne(IGNORE).count_nonzero()", "return torch.tensor(targets.numel())"),
+        *("metrics.py", "count = targets.ne(IGNORE).count_nonzero()", "count = targets.numel()"),
     ),
     planted(
         None,

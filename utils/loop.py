@@ -24,7 +24,7 @@ from utils.batches import Order, batches, device_of
 from utils.config import Config
 from utils.device import autocast, deterministic_algorithms, own_random_streams, pick_device
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, is_out_of_memory
-from utils.metrics import Log, Mean, count_correct, count_targets, cross_entropy_sum
+from utils.metrics import Log, Mean, at_least_one, count_correct, count_targets, cross_entropy_sum
 from utils.refusals import check_fit
 from utils.run import RunFolder
 from utils.state import State, shortened
@@ -38,7 +38,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
     x (B, ...), y (B, ...). The gradient is that of the mean over all targets of the batch, however it is split.
     """
-    targets = count_targets(y).to(state.device, non_blocking=True)
+    targets = count_targets(y)
     before = Rewind(state.buffers)
     while True:  # once, unless memory runs out
         try:
@@ -48,7 +48,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
                 with state.autocast():
                     outputs = state.model(x_part)
                     part = loss(outputs, y_part)
-                state.scaler.scale(part / targets.clamp(min=1)).backward()
+                state.scaler.scale(part / at_least_one(targets)).backward()
                 losses.append(part.detach())
             break
         except RuntimeError as error:

@@ -38,11 +38,20 @@ def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.mse_loss(outputs, targets, reduction="sum")
 
 
-def count_targets(targets: Tensor) -> Tensor:
-    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers. A 0-dim tensor."""
+def count_targets(targets: Tensor) -> int | Tensor:
+    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers.
+
+    An int, unless they lie on a GPU: there a 0-dim tensor, so that nobody waits for it.
+    """
     if targets.is_floating_point():
-        return torch.tensor(targets.numel(), device=targets.device)
-    return targets.ne(IGNORE).count_nonzero()
+        return targets.numel()
+    count = targets.ne(IGNORE).count_nonzero()
+    return int(count) if targets.device.type == "cpu" else count
+
+
+def at_least_one(count: int | Tensor) -> int | Tensor:
+    """What to divide by where nothing may have been counted: 0 / 1 is 0, and 0 / 0 would be NaN."""
+    return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
 
 
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
@@ -59,10 +68,10 @@ class Mean:
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0.0)):
         self._total, self._count = (torch.tensor(s, dtype=torch.float64, device=device) for s in sums)
 
-    def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
+    def add(self, totals: list[Tensor], count: int | Tensor, unless: Tensor | None = None) -> None:
         """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device."""
         if unless is not None:  # not times 0: a sum may be NaN
-            totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
+            totals, count = [total.masked_fill(unless, 0) for total in totals], torch.where(unless, 0, count)
         for total in totals:
             self._total += total
         self._count += count

@@ -1,6 +1,11 @@
 """The order of batches is a pure function of seed, epoch and step, and the loader hands out nothing else."""
 
+import contextlib
+import os
 import random
+import signal
+import subprocess
+import sys
 from itertools import chain
 
 import numpy as np
@@ -126,3 +131,27 @@ def test_pure_data_is_fetched_a_batch_at_a_time():
     for step, (x, y) in enumerate(batches(data, order, 0, 3)):
         assert torch.equal(y, order.indices(step)) and torch.equal(x[:, 0], y.float())
     assert calls == []
+
+
+INTERRUPTED = """
+import os, signal, threading, torch
+from utils.loop import Config, train
+from utils.data import spiral
+from utils.models import MLP
+torch.set_num_threads(1)
+threading.Timer(3, lambda: os.killpg(0, signal.SIGINT)).start()
+train(MLP((2, 8, 3)), spiral().train, None, Config(steps=10**6, workers=2))
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_workers_too():
+    """Workers leave signals to the loop; when it ends, however it ends, they must."""
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], start_new_session=True, stderr=subprocess.PIPE)
+    try:
+        _, errors = process.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert b"KeyboardInterrupt" in errors
+    assert process.returncode == -signal.SIGINT

@@ -24,7 +24,7 @@ MAKE = sorted(set(re.findall(r"make (\w+)", README)))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_runs(command, tmp_path):
     """In a copy of nothing but what the command reads, so that it leaves no trace here."""
-    for name in ("README.md", "notebooks", "utils", "pyproject.toml"):
+    for name in ("requirements.txt", "notebooks", "utils", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     words = [word.replace("notebooks/", str(ROOT / "notebooks") + "/") for word in shlex.split(command)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from utils import checkpoint
 from utils.config import CHOICES, WATCHING, Config, differences, field_docs
@@ -17,6 +18,7 @@ from utils.data import TensorData, spiral
 from utils.device import pick_device
 from utils.loop import train
 from utils.models import GPT, MLP
+from utils.run import RunFolder
 
 SPIRAL = spiral()
 X, Y = SPIRAL.train.x[:64], SPIRAL.train.y[:64]
@@ -99,7 +101,7 @@ def test_differences_leave_out_what_only_watches():
 # ---- data and model -------------------------------------------------------------------------------------------------
 
 
-class Unchecked(torch.utils.data.Dataset):
+class Unchecked(Dataset):
     """Any (x, y) pairs, as a user's own dataset would hand them out."""
 
     def __init__(self, x, y):
@@ -120,8 +122,8 @@ class Unchecked(torch.utils.data.Dataset):
         (net(), Unchecked(X, Y.float()), "class indices of dtype int64"),
         (net(), Unchecked(X, Y.int()), "class indices of dtype int64"),
         (net(), Unchecked(X, Y.unsqueeze(1)), "outputs must have one axis more than targets"),
-        (MLP((5, 3)), TensorData(X, Y), "the model does not take the data (x (2, 2) torch.float32"),
-        (net(), TensorData(X.double(), Y), "the model does not take the data (x (2, 2) torch.float64"),
+        (MLP((5, 3)), TensorData(X, Y), "the model does not take the data (train_data: x (2, 2) torch.float32"),
+        (net(), TensorData(X.double(), Y), "the model does not take the data (train_data: x (2, 2) torch.float64"),
         (
             GPT(3, 8, 8, 2),
             TensorData(torch.full((4, 8), 3), torch.zeros(4, 8, dtype=torch.int64)),
@@ -135,6 +137,43 @@ def test_train_refuses_what_does_not_fit_before_writing_anything(tmp_path, model
         train(model, data, None, Config(steps=2), run=tmp_path / "run")
     assert message in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+class Dicts(Unchecked):
+    def __getitem__(self, i):
+        return {"x": self.x_rows[i], "y": self.y_rows[i]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (DataLoader(TensorData(X, Y)), "is a DataLoader: pass its dataset"),
+        ((pair for pair in [(X, Y)]), "is a generator without a length or an index"),
+        (Config(), "is a Config without a length or an index"),
+        (Dicts(X, Y), "an example must be a pair (x, y) of tensors or numbers; two of them came as a dict with x, y"),
+        (
+            TensorDataset(X, Y, Y),
+            "an example must be a pair (x, y) of tensors or numbers; two of them came as a list of",
+        ),
+        (Unchecked(X[:0], Y[:0]), "the dataset is empty"),
+        (TensorData(X, Y + 3), "label 5 is out of range for 3 classes"),
+        (TensorData(X[:, :1], Y), "the model does not take the data"),
+    ],
+)
+@pytest.mark.parametrize("part", ["train_data", "val_data"])
+def test_data_that_cannot_work_is_refused_before_a_step(tmp_path, data, message, part):
+    """Validation data too: an error at the first validation would cost all steps since the last checkpoint."""
+    good = TensorData(X, Y)
+    both = {"train_data": good, "val_data": good, part: data}
+    with pytest.raises(ValueError) as error:
+        train(net(), config=Config(steps=2), run=tmp_path / "run", **both)
+    assert message in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_float16_weights():
+    with pytest.raises(ValueError, match="the model has float16 parameters"):
+        train(net().half(), TensorData(X.half(), Y), None, Config(steps=1))
 
 
 def test_a_loss_that_is_a_mean():
@@ -214,6 +253,66 @@ def test_a_folder_whose_metadata_is_not_ours(finished):
     assert snapshot(finished) == before
 
 
+@pytest.mark.parametrize(
+    "text", ["[]", '{"config": null, "data": {}, "legs": []}', "not json", '{"config": {}, "data": {}}']
+)
+def test_metadata_of_another_shape(finished, text):
+    (finished / "run.json").write_text(text)
+    with pytest.raises(ValueError, match=r"run\.json is not the metadata of a run"):
+        train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished)
+
+
+def test_a_checkpoint_of_another_config_whose_metadata_is_lost(finished):
+    (finished / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"the checkpoint is of another config \(lr: 0.001 → 0.5\)"):
+        train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2, lr=0.5), run=finished)
+
+
+def test_other_labels(tmp_path):
+    def go(**labels):
+        return train(net(), TensorData(X, Y), None, Config(steps=2), run=tmp_path, labels=labels)
+
+    go(data="a", dropout=0.1)
+    go(data="a", dropout=0.1)
+    with pytest.raises(ValueError, match=r"data: a → b"):
+        go(data="b", dropout=0.1)
+    with pytest.raises(ValueError, match=r"dropout: 0.1 → None"):
+        go(data="a")
+
+
+def test_two_runs_in_one_folder(finished):
+    """The second is refused while the first holds the folder, and has changed nothing."""
+    holder = RunFolder(finished, Config(steps=4, save_every=2), 64)
+    with holder:
+        holder.begin(4, torch.device("cpu"))
+        before = snapshot(finished)
+        with pytest.raises(RuntimeError, match="another process is training in"):
+            train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished)
+        assert snapshot(finished) == before
+    assert train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished).steps == 4
+
+
+def test_checkpoints_that_are_gone_are_said_to_be_and_the_old_log_is_kept(finished, capsys):
+    old = (finished / "log.jsonl").read_text()
+    for path in (finished / "checkpoints").iterdir():
+        path.unlink()
+    train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=finished)
+    assert "no usable checkpoint, starts at step 0" in capsys.readouterr().out
+    assert (finished / "log.jsonl.old").read_text() == old
+
+
+def test_foreign_lines_in_the_log_are_left_out(finished):
+    with open(finished / "log.jsonl", "ab") as log:
+        log.write(b'17\n{"a": 1}\n\xff\xfe\n{"step": 4, "lo')
+    result = train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=finished)
+    assert [record["step"] for record in result.history] == [4, 4]
+
+
+def test_an_unset_variable_for_a_folder():
+    with pytest.raises(ValueError, match="name a folder"):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run="")
+
+
 def test_a_file_where_the_folder_should_be(tmp_path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(ValueError, match="is a file: name a folder"):
@@ -265,7 +364,7 @@ def test_the_metadata_accounts_for_the_run(tmp_path):
     config = Config(steps=4, save_every=2, dollars_per_hour=36.0)
     train(net(), TensorData(X, Y), None, config, run=tmp_path)
     metadata = json.loads((tmp_path / "run.json").read_text())
-    assert Config(**metadata["config"]) == config and metadata["examples"] == 64
+    assert Config(**metadata["config"]) == config and metadata["data"] == {"training examples": 64}
     leg = metadata["legs"][0]
     assert leg["from_step"] == 0 and leg["to_step"] == 4
     assert leg["fingerprint"]["torch"] == torch.__version__ and leg["fingerprint"]["threads"] == 1

@@ -54,10 +54,10 @@ UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
 STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
 ZERO = "            state.optimizer.zero_grad()\n            losses"
-BACKWARD = "                state.scaler.scale(part / at_least_one(targets)).backward()\n"
+BACKWARD = "                state.scaler.scale(part / targets.clamp(min=1)).backward()\n"
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
-SHARE = "part / at_least_one(targets)"
-WITH = "with evaluating(model), own_random_streams(), torch.no_grad():"
+SHARE = "part / targets.clamp(min=1)"
+WITH = "with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):"
 # On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
 GPU = (("guards.py", 'device.type == "cpu"', "False"),)
 AT_ONCE = (("state.py", "SETTLE_EVERY = 50", "SETTLE_EVERY = 1"),)
@@ -137,13 +137,13 @@ PLANTED = (
         11,
         "eval() forgotten in validation",
         loop_checks.validates_in_eval_mode,
-        *("loop.py", WITH, "with own_random_streams(), torch.no_grad():"),
+        *("loop.py", WITH, "with own_random_streams(), torch.no_grad(), closing(stream):"),
     ),
     planted(
         12,
         "no_grad forgotten in validation",
         loop_checks.validation_keeps_no_graph,
-        *("loop.py", WITH, "with evaluating(model), own_random_streams():"),
+        *("loop.py", WITH, "with evaluating(model), own_random_streams(), closing(stream):"),
     ),
     planted(
         15,
@@ -321,19 +321,19 @@ PLANTED = (
         None,
         "targets counted in the wrong tensor",
         loop_checks.gradients_are_fresh,
-        *("loop.py", "    targets = count_targets(y)\n    before", "    targets = count_targets(x)\n    before"),
+        *("loop.py", "targets = count_targets(y).to(", "targets = count_targets(x).to("),
     ),
     planted(
         None,
         "a single target counts half",
         loop_checks.gradients_are_fresh,
-        *("metrics.py", "max(1, count)", "max(2, count)"),
+        *("loop.py", "targets.clamp(min=1)", "targets.clamp(min=2)"),
     ),
     planted(
         None,
         "padding counts in the reported loss",
         loop_checks.reported_losses_count_targets,
-        *("metrics.py", "count = targets.ne(IGNORE).count_nonzero()", "count = targets.numel()"),
+        *("metrics.py", "return targets.ne(IGNORE).count_nonzero()", "return torch.tensor(targets.numel())"),
     ),
     planted(
         None,
@@ -612,7 +612,7 @@ PLANTED = (
         None,
         "validation seeds the model's streams",
         loop_checks.watching_changes_nothing,
-        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad():"),
+        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad(), closing(stream):"),
     ),
     planted(
         None,
@@ -770,7 +770,7 @@ PLANTED = (
         None,
         "the log keeps what a crashed run wrote",
         resumes["position in the data"],
-        *("metrics.py", 'if r and r["step"] <= step', "if r"),
+        *("metrics.py", 'if record and record["step"] <= step', "if record"),
     ),
     planted(
         None,

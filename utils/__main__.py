@@ -6,7 +6,7 @@ The same line starts a run, resumes it after whatever stopped it, and does nothi
 """
 
 import argparse
-import json
+import hashlib
 import os
 import sys
 from dataclasses import fields
@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return run_train(options)
+    except KeyboardInterrupt:
+        print(f"interrupted; the same line goes on from the newest checkpoint in {options.run}", file=sys.stderr)
+        return 130
     except (ValueError, FloatingPointError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
@@ -68,23 +71,10 @@ def run_train(options: argparse.Namespace) -> int:
     splits = load_data(options.data, options.context)
     with own_random_streams(config.seed):
         model = build_model(options, splits)
-    remember(options)
-    result = train(model, splits.train, splits.val, config, run=options.run)
+    labels = {"data": digest_of(options.data), "context": options.context, "dropout": options.dropout}
+    result = train(model, splits.train, splits.val, config, run=options.run, labels=labels)
     report(result, splits, Path(options.run))
     return 0
-
-
-def remember(options: argparse.Namespace) -> None:
-    """Note beside the run what of its command line is not in its config; refuse to go on with anything else."""
-    file = Path(options.run) / "command.json"
-    now = {name: getattr(options, name) for name in ("data", "model", "context", "dropout")}
-    if file.exists() and (before := json.loads(file.read_text())) != now:
-        changed = "; ".join(
-            f"{name}: {before.get(name)!r} → {now[name]!r}" for name in now if before.get(name) != now[name]
-        )
-        raise ValueError(f"{options.run} holds a run of another command ({changed}): choose another folder")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(now) + "\n")
 
 
 def load_data(name: str, context: int) -> Splits:
@@ -97,6 +87,11 @@ def load_data(name: str, context: int) -> Splits:
     if not Path(name).is_file():
         raise ValueError(f"--data {name!r} is neither shakespeare, fashion, spiral nor a file")
     return text_file(name, context)
+
+
+def digest_of(data: str) -> str:
+    """The name of a data set, or what a text file holds: edited in place, it is another run's."""
+    return data if data in MODELS else hashlib.sha256(Path(data).read_bytes()).hexdigest()[:16]
 
 
 def build_model(options: argparse.Namespace, splits: Splits) -> nn.Module:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from utils.device import rng_state, set_rng_state
 
@@ -149,7 +149,7 @@ def batches(
     first = start
     while first < stop:
         last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
-        yield from DataLoader(
+        loader = DataLoader(
             fetch,
             batch_sampler=_Keys(order, range(first, last)),
             num_workers=workers,
@@ -159,6 +159,11 @@ def batches(
             worker_init_fn=_leave_signals_to_the_loop,
             generator=torch.Generator(),  # else starting the loader draws from the global stream
         )
+        fetched = iter(loader)
+        try:
+            yield from fetched
+        finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
+            fetched._shutdown_workers()
         first = last
 
 
@@ -170,6 +175,17 @@ def _leave_signals_to_the_loop(worker: int) -> None:
     """SIGTERM and Ctrl-C reach the workers too; they go on while the loop finishes its step, and end with it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def require_dataset(data: object, name: str) -> None:
+    """Raises ValueError unless `data` has a length and can be indexed, as batches in any order need."""
+    if isinstance(data, DataLoader):
+        raise ValueError(f"{name} is a DataLoader: pass its dataset; batches and their order are the loop's business")
+    if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise ValueError(
+            f"{name} is a {type(data).__name__} without a length or an index: pass a dataset of (x, y) pairs, "
+            "TensorData(x, y) for two tensors"
+        )
 
 
 def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -99,6 +99,7 @@ class Config:
         for least, names in at_least.items():
             for name in names:
                 self._require(getattr(self, name) >= least, name, f"it must be at least {least}")
+        self._require(self.seed < 2**63, "seed", "it must be below 2**63")
         self._require(self.lr > 0, "lr", "it must be above 0, 1e-3 say")
         self._require(self.final_lr <= 1, "final_lr", "it is a fraction of lr, from 0 to 1")
         self._require(self.warmup < self.steps, "warmup", f"it must end before the {self.steps} steps do")

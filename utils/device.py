@@ -142,4 +142,6 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing."""
+    if precision not in ("fp32", *AUTOCAST):
+        raise ValueError(f"precision {precision!r} is unknown: choose one of fp32, {', '.join(AUTOCAST)}")
     return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=AUTOCAST[precision])

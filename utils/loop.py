@@ -12,6 +12,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import Dataset
 
-from utils.batches import Order, batches, device_of
+from utils.batches import CPU, Order, batches, device_of, require_dataset
 from utils.config import Config
 from utils.device import autocast, deterministic_algorithms, own_random_streams, pick_device
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, is_out_of_memory
-from utils.metrics import Log, Mean, at_least_one, count_correct, count_targets, cross_entropy_sum
+from utils.metrics import Log, Mean, count_correct, count_targets, cross_entropy_sum
 from utils.refusals import check_fit
 from utils.run import RunFolder
 from utils.state import State, shortened
@@ -38,7 +39,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
     x (B, ...), y (B, ...). The gradient is that of the mean over all targets of the batch, however it is split.
     """
-    targets = count_targets(y)
+    targets = count_targets(y).to(state.device, non_blocking=True)
     before = Rewind(state.buffers)
     while True:  # once, unless memory runs out
         try:
@@ -48,7 +49,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
                 with state.autocast():
                     outputs = state.model(x_part)
                     part = loss(outputs, y_part)
-                state.scaler.scale(part / at_least_one(targets)).backward()
+                state.scaler.scale(part / targets.clamp(min=1)).backward()
                 losses.append(part.detach())
             break
         except RuntimeError as error:
@@ -86,6 +87,7 @@ def train(
     config: Config | None = None,
     *,
     run: str | Path | None = None,
+    labels: dict[str, str | float] | None = None,
     loss: Loss = cross_entropy_sum,
 ) -> "Result":
     """Train `model` in place for config.steps steps and return the history.
@@ -94,6 +96,7 @@ def train(
     stopping see val_data only; there is no place for a test set.
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest whole checkpoint and ends with the same bits as if it had never stopped.
+    labels: what else decides the run, such as the data's name: kept in the metadata, and a folder of others is refused.
     loss: (outputs, targets) → the loss summed over the targets.
 
     On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams are left as they were.
@@ -103,23 +106,31 @@ def train(
     """
     config = config or Config()
     device = pick_device(config.device)
+    require_dataset(train_data, "train_data")
     order = _order(train_data, config)
-    folder = RunFolder(run, config, len(train_data)) if run is not None else None
+    folder = RunFolder(run, config, len(train_data), labels) if run is not None else None
     log = Log(folder.log if folder else None)
     best_weights = None
 
-    with own_random_streams(config.seed), deterministic_algorithms(config.deterministic), Termination() as sigterm:
+    with (
+        own_random_streams(config.seed),
+        deterministic_algorithms(config.deterministic),
+        Termination() as sigterm,
+        folder or nullcontext(),
+    ):
         state = State(model, config, device)
-        check_fit(state, train_data, loss)
+        check_fit(state, train_data, loss, "train_data")
+        if val_data is not None:
+            check_fit(state, val_data, loss, "val_data")
         if folder:
             saved = folder.newest()
             if saved:
                 state.load_state_dict(saved)
-            log.resume(state.step)
             folder.begin(state.step, device)
-        with Watch(state, order, log) as watch:
+            log.resume(state.step)
+        with Watch(state, order, log) as watch, closing(_stream(train_data, order, state)) as stream:
             watch.count_flops(train_data, loss)
-            for x, y in _stream(train_data, order, state):
+            for x, y in stream:
                 _step_or_explain(state, x, y, loss, order)
 
                 log_now = state.due(config.log_every)
@@ -163,12 +174,14 @@ def evaluate(
     loss: Loss = cross_entropy_sum,
 ) -> Scores:
     """Average over every example of `data`, in order, changing nothing: not the modes, the buffers, or a random stream."""
-    device = next(model.parameters()).device
+    require_dataset(data, "data")
+    device = next((p.device for p in model.parameters()), CPU)
     order = Order(len(data), batch_size, shuffle=False, device=device_of(data))
     nats, right = Mean(device), Mean(device)
     classes = True
-    with evaluating(model), own_random_streams(), torch.no_grad():
-        for x, y in batches(data, order, 0, order.steps_per_epoch, workers=workers, pin=device.type == "cuda"):
+    stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, pin=device.type == "cuda")
+    with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):
+        for x, y in stream:
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
             with autocast(device, precision):
                 outputs = model(x)

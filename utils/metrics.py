@@ -38,20 +38,11 @@ def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.mse_loss(outputs, targets, reduction="sum")
 
 
-def count_targets(targets: Tensor) -> int | Tensor:
-    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers.
-
-    An int, unless they lie on a GPU: there a 0-dim tensor, so that nobody waits for it.
-    """
+def count_targets(targets: Tensor) -> Tensor:
+    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers. A 0-dim tensor."""
     if targets.is_floating_point():
-        return targets.numel()
-    count = targets.ne(IGNORE).count_nonzero()
-    return int(count) if targets.device.type == "cpu" else count
-
-
-def at_least_one(count: int | Tensor) -> int | Tensor:
-    """What to divide by where nothing may have been counted: 0 / 1 is 0, and 0 / 0 would be NaN."""
-    return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
+        return torch.tensor(targets.numel(), device=targets.device)
+    return targets.ne(IGNORE).count_nonzero()
 
 
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
@@ -68,10 +59,10 @@ class Mean:
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0.0)):
         self._total, self._count = (torch.tensor(s, dtype=torch.float64, device=device) for s in sums)
 
-    def add(self, totals: list[Tensor], count: int | Tensor, unless: Tensor | None = None) -> None:
+    def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
         """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device."""
         if unless is not None:  # not times 0: a sum may be NaN
-            totals, count = [total.masked_fill(unless, 0) for total in totals], torch.where(unless, 0, count)
+            totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
         for total in totals:
             self._total += total
         self._count += count
@@ -137,7 +128,11 @@ class Log:
         """Take up the file's records up to `step` and cut off what a crashed run wrote after it."""
         if self.path is None or not self.path.exists():
             return
-        self.records = [r for r in map(_parse, self.path.read_text().splitlines()) if r and r["step"] <= step]
+        if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued
+            os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+            return
+        lines = self.path.read_text(errors="replace").splitlines()
+        self.records = [record for record in map(_parse, lines) if record and record["step"] <= step]
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
         os.replace(temporary, self.path)
@@ -152,6 +147,7 @@ class Log:
 
 def _parse(line: str) -> dict | None:
     try:
-        return json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None  # the last line of a process that was killed while writing it
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None

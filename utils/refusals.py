@@ -7,20 +7,23 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from utils.batches import first_examples
+from utils.batches import first_examples, require_dataset
 from utils.device import own_random_streams
 from utils.guards import evaluating, is_out_of_memory
 from utils.metrics import cross_entropy_sum
 from utils.state import State
 
 
-def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor], name: str) -> None:
     """Two examples through the model, in eval mode and without a trace: the model, the data and the loss fit together.
 
-    Raises ValueError saying what does not, with shapes and types.
+    Raises ValueError saying what of `name` does not, with shapes and types.
     """
-    x, y = first_examples(data, 2)
-    what = f"x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
+    require_dataset(data, name)
+    if len(data) == 0:
+        raise ValueError(f"{name}: the dataset is empty")
+    x, y = _pair(first_examples(data, 2), name)
+    what = f"{name}: x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
     with evaluating(state.model), own_random_streams(), torch.no_grad(), state.autocast():
         try:
             outputs = state.model(x.to(state.device))
@@ -40,6 +43,15 @@ def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tens
         raise ValueError(
             f"the loss is of shape {tuple(total.shape)} ({what}): it must sum over the targets to one number"
         )
+
+
+def _pair(batch: object, name: str) -> tuple[Tensor, Tensor]:
+    if isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch):
+        return batch[0], batch[1]
+    shown = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, dict) else f"a {type(batch).__name__}"
+    if isinstance(batch, tuple | list):
+        shown += f" of {', '.join(type(part).__name__ for part in batch)}"
+    raise ValueError(f"{name}: an example must be a pair (x, y) of tensors or numbers; two of them came as {shown}")
 
 
 def _check_sum(loss: Callable, outputs: Tensor, y: Tensor, total: Tensor) -> None:

@@ -1,5 +1,6 @@
 """A run's folder: its log, its checkpoints, and what must be known to judge or repeat it."""
 
+import fcntl
 import json
 import os
 from dataclasses import asdict
@@ -17,32 +18,48 @@ BITS = ("torch", "device", "hardware", "cpu_capability", "threads")  # of a fing
 
 
 class RunFolder:
-    """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size.
+    """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size, one set of labels.
 
-    Opening it reads only; nothing is written before `begin`.
+    Opening it reads only; nothing is written before `begin`. A context manager: from `begin` to its end the folder is
+    this process's alone.
 
-    Raises ValueError if the folder holds the run of another config or of other data.
+    Raises ValueError if the folder holds the run of another config, of other data or labels.
     """
 
-    def __init__(self, path: str | Path, config: Config, examples: int):
-        self.path, self.config, self.examples = Path(path), config, examples
+    def __init__(self, path: str | Path, config: Config, examples: int, labels: dict | None = None):
+        if not str(path):
+            raise ValueError("run is '': name a folder (is a variable unset?)")
+        self.path = Path(path).expanduser()
+        self.config, self.lock = config, None
+        self.data = {"training examples": examples, **(labels or {})}
         self.log, self.checkpoints = self.path / "log.jsonl", self.path / "checkpoints"
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run={str(self.path)!r} is a file: name a folder")
         self.metadata = self._read_metadata()
 
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.lock is not None:
+            self.lock.close()
+
     def _read_metadata(self) -> dict:
         file = self.path / "run.json"
         if not file.exists():
-            return {"config": asdict(self.config), "examples": self.examples, "legs": []}
+            return {"config": asdict(self.config), "data": self.data, "legs": []}
         try:
             metadata = json.loads(file.read_text())
-            old_config, old_examples = metadata["config"], metadata["examples"]
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{file} is not the metadata of a run ({error}): choose another folder") from error
-        changed = differences(old_config, self.config)
-        if old_examples != self.examples:
-            changed.append(f"training examples: {old_examples} → {self.examples}")
+            changed = differences(metadata["config"], self.config)
+            before = metadata["data"]
+            names = {**self.data, **before}
+            changed += [
+                f"{n}: {before.get(n)} → {self.data.get(n)}" for n in names if before.get(n) != self.data.get(n)
+            ]
+            for leg in metadata["legs"]:
+                leg["fingerprint"]["torch"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} is not the metadata of a run ({error!r}): choose another folder") from error
         if changed:
             raise ValueError(
                 f"{self.path} holds a run of another config ({'; '.join(changed)}): choose another folder, or go on "
@@ -55,8 +72,21 @@ class RunFolder:
         return checkpoint.load_newest(self.checkpoints)
 
     def begin(self, step: int, device: torch.device) -> None:
-        """Note that a process starts here at `step`, on which machine; say so if that changes the bits."""
+        """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
+
+        Raises RuntimeError if another process is training in this folder.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(
+                f"another process is training in {self.path}: wait for it, or choose another folder"
+            ) from None
         now = fingerprint(device)
+        if self.metadata["legs"]:
+            print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
         if step and self.metadata["legs"]:
             before = self.metadata["legs"][-1]["fingerprint"]
             changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
@@ -75,7 +105,6 @@ class RunFolder:
         self._write_metadata()
 
     def _write_metadata(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         temporary = self.path / ".run.json.tmp"
         temporary.write_text(json.dumps(self.metadata, indent=2) + "\n")
         os.replace(temporary, self.path / "run.json")

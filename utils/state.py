@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.batches import Order
-from utils.config import Config
+from utils.config import Config, differences
 from utils.device import autocast, rng_state, set_rng_state
 from utils.guards import Guard, Rewind
 from utils.metrics import Mean
@@ -134,7 +134,9 @@ class State:
         }
 
     def load_state_dict(self, saved: dict) -> None:
-        """Raises ValueError if the checkpoint is of a model with other tensors."""
+        """Raises ValueError if the checkpoint is of another config, or of a model with other tensors."""
+        if changed := differences(saved["config"], self.config):
+            raise ValueError(f"the checkpoint is of another config ({'; '.join(changed)}): choose another folder")
         require_same_tensors(saved["model"], self.model.state_dict())
         self.model.load_state_dict(saved["model"])
         if self.ema:

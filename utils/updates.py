@@ -12,11 +12,16 @@ from utils.config import Config
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
     """AdamW or SGD over the parameters that train, fused; decay on matrices only.
 
-    Raises ValueError if no parameter trains.
+    Raises ValueError if no parameter trains, or one is float16.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter with requires_grad=True: there is nothing to train")
+    if any(p.dtype == torch.float16 for p in trained):
+        raise ValueError(
+            "the model has float16 parameters, which AdamW's eps and small updates do not survive: keep them in "
+            "float32 and set precision='fp16'"
+        )
     groups = [{"params": trained, "weight_decay": 0.0}]
     if config.weight_decay:
         matrices, others = ([p for p in trained if (p.ndim >= 2) == wanted] for wanted in (True, False))

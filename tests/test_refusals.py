@@ -353,8 +353,14 @@ def test_a_disk_that_fills_up_while_training(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OSError, match="Permission denied"):
+    with pytest.raises(RuntimeError, match=r"the run folder cannot be written to .*Permission denied"):
         train(net(), TensorData(X, Y), None, Config(steps=1), run=tmp_path / "run")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no files from anyone")
+def test_a_folder_where_not_even_root_may_write():
+    with pytest.raises(RuntimeError, match=r"the run folder cannot be written to .*/proc/run"):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run="/proc/run")
 
 
 # ---- metadata -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Guard:
 
     def block_unless_finite(self, norm: Tensor) -> None:
         """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
-        if self.on_host and math.isfinite(norm) and not (self.final and self.blocked):
+        if self.on_host and math.isfinite(norm) and (self.bad is None or not (self.final and self.blocked)):
             if self.bad is not None:
                 self.streak.zero_()
             self.bad = self.optimizer.found_inf = None

@@ -74,10 +74,13 @@ class RunFolder:
     def begin(self, step: int, device: torch.device) -> None:
         """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
-        Raises RuntimeError if another process is training in this folder.
+        Raises RuntimeError if another process is training in this folder, or it cannot be written to.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+        except OSError as error:
+            raise RuntimeError(f"the run folder cannot be written to ({error}): choose another one") from error
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

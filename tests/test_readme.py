@@ -64,6 +64,13 @@ def test_make_lab_opens_a_server_that_answers():
         server.wait(30)
 
 
+@pytest.mark.slow
+def test_the_benchmark_runs():
+    command = [sys.executable, ROOT / "tests" / "bench_loop.py", "--rounds", "1", "--steps", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("train over by hand") == 3
+
+
 def rows() -> dict[str, int]:
     """Each lecture's notebook and the claims that the README gives it."""
     return {path: int(claims) for path, claims in re.findall(r"\]\((notebooks/\S+?)\) \|[^|]+\| (\d+) \|", README)}

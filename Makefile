@@ -10,7 +10,7 @@ run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
 
 test: $(READY)           ## all tests, every lecture included
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake tests notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake notebooks tests
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests

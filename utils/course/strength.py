@@ -38,10 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "tests" / "strength"
 EQUIVALENT = "equivalent.toml"
 SAMPLE = 250  # of which about a fifth are stillborn
-PATIENCE, LEAST = (
-    5,
-    10.0,
-)  # a mutant's time limit: so many times what its cells take unchanged, at least so many seconds
+PATIENCE = 5  # a mutant's time limit, in times of what its cells take unchanged
+LEAST = 10.0  # and in seconds, at least
 SHARED = 10.0
 MEMORY = 6 * 2**30  # bytes that one mutant may allocate
 HEARTBEAT = 30.0  # seconds between two lines of progress where the output is not a terminal

@@ -2,7 +2,6 @@
 
 import random
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -315,6 +314,63 @@ def test_a_gpus_allocator_is_compared_in_blocks():
     for wrong in ([*sizes, 1], sizes[:2]):
         allocator = Allocator()
         assert not check_allocator(t, Run(allocator, wrong, 0), allocator=allocator).agrees
+
+
+class Blocks(LiveBytes):
+    """Takes every tensor that a run makes from a stand-in for CUDA's allocator, and gives it back when it dies.
+
+    What torch.tensor makes, AdamW's counters of steps, lives on the host with a GPU, and is left out.
+    """
+
+    def __init__(self, allocator: Allocator):
+        super().__init__()
+        self.allocator, self.on_host = allocator, False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.on_host = function is torch.ops.aten.lift_fresh.default
+        return super().__torch_dispatch__(function, types, args, kwargs)
+
+    def _meet(self, tree, ours: bool) -> None:
+        known = set(self._known)
+        super()._meet(tree, ours and not self.on_host)
+        for address in self._known.keys() - known:
+            self._take(self._known[address])
+
+    def _leave(self, address: int) -> None:
+        size = self._known[address]
+        super()._leave(address)
+        self._take(-size)
+
+    def _take(self, size: int) -> None:
+        if size:
+            self.allocator.take(size)
+
+
+GPU_PLANS = [
+    Plan("sgd", "foreach"),
+    Plan("adamw", "foreach"),
+    Plan("adamw", "fused", True),
+    Plan("adamw", micro_batches=3),
+]
+
+
+@pytest.mark.parametrize("plan", GPU_PLANS)
+def test_a_whole_run_through_the_stand_in_allocator(plan):
+    sizes, allocator = (65, 64, 64, 4, 4, 8, 64), Allocator()
+
+    def run():
+        with Blocks(allocator):
+            ledger_gpt(*sizes, plan)
+
+    check = check_allocator(predict_gpt(*sizes, plan), run, allocator=allocator)
+    assert check.requested == check.requested_least
+    assert check.least <= check.allocated <= check.most and check.allocated > check.requested
+    assert (check.workspaces, check.scratch) == (0, 0) and check.agrees
+    for wrong in (
+        predict_gpt(*sizes[:5], 9, 64, plan),
+        predict_gpt(*sizes, plan._replace(checkpointed=not plan.checkpointed)),
+    ):
+        assert not check_allocator(wrong, run, allocator=allocator).agrees
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -360,7 +361,7 @@ def test_a_whole_run_through_the_stand_in_allocator(plan):
 
     def run():
         with Blocks(allocator):
-            ledger_gpt(*sizes, plan)
+            ledger_gpt(*sizes, plan, "cpu")
 
     check = check_allocator(predict_gpt(*sizes, plan), run, allocator=allocator)
     assert check.requested == check.requested_least

@@ -1,0 +1,94 @@
+"""Pictures of mixed precision: dtypes of operations, gradients and fp16's edges, loss curves, a scale and its skips."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure
+
+COLOURS = (BLACK, ORANGE, GREEN, BLUE, RED, PURPLE, SKY)
+DTYPES = {"float32": SKY, "bfloat16": ORANGE, "float16": YELLOW, "float64": PURPLE}  # drawn in GREY if none of these
+
+
+def dtype_table(columns: dict[str, dict[str, object]]) -> Figure:
+    """One row of boxes for each column: the dtype of each operation's result, as a colour.
+
+    columns: name -> {operation: torch dtype}; all columns have the same operations, in the same order. ValueError if not.
+    """
+    names = list(next(iter(columns.values())))
+    if any(list(column) != names for column in columns.values()):
+        raise ValueError(f"columns of different operations: give each of {', '.join(columns)} the same")
+    fig, axes = new_figure(0.36 * len(names) + 1.2, 0.42 * len(columns) + 1.9)
+    found = [[str(dtype).removeprefix("torch.") for dtype in column.values()] for column in columns.values()]
+    for row, dtypes in enumerate(found):
+        colours = [DTYPES.get(dtype, GREY) for dtype in dtypes]
+        axes.bar(range(len(names)), 0.86, 0.9, bottom=row - 0.43, color=colours)
+    for dtype in dict.fromkeys(dtype for dtypes in found for dtype in dtypes):
+        axes.bar([0], [0], color=DTYPES.get(dtype, GREY), label=dtype)
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=9)
+    axes.set_yticks(range(len(columns)), list(columns))
+    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(len(columns) - 0.5, -0.5))
+    fig.legend(loc="outside upper center", ncols=len(DTYPES), frameon=False, title="dtype that comes out")
+    return fig
+
+
+def gradient_histogram(panels: dict[str, Sequence[float]], edges: dict[str, float]) -> Figure:
+    """One histogram a panel, on a common axis of powers of two; the zones of fp16 are shaded, with the share in each.
+
+    panels: title -> base-2 logarithms of magnitudes. edges: {"zero": log2 of the largest that becomes 0, "subnormal": log2
+    of the smallest normal number}.
+    """
+    fig, all_axes = new_figure(7.4, 1.9 * len(panels) + 0.6, nrows=len(panels), sharex=True, squeeze=False)
+    low = min(float(np.min(values)) for values in panels.values()) - 1
+    high = max(16.0, *(float(np.max(values)) for values in panels.values())) + 1
+    zero, normal = edges["zero"], edges["subnormal"]
+    bins = np.arange(np.floor(low), np.ceil(high) + 0.5, 0.5)
+    for axes, (title, values) in zip(all_axes[:, 0], panels.items(), strict=True):
+        values = np.asarray(values)
+        zones = ((low, zero, RED, "0 in fp16"), (zero, normal, YELLOW, "subnormal"), (normal, 16.0, GREEN, "normal"))
+        axes.hist(values, bins=bins, color=BLUE, zorder=2)
+        top = axes.get_ylim()[1]
+        for start, end, colour, name in zones:
+            inside = np.mean((values > start) & (values <= end)) if start > low else np.mean(values <= end)
+            axes.axvspan(start, end, color=colour, alpha=0.16, lw=0, zorder=0)
+            axes.text((start + end) / 2, 1.24 * top, f"{name}\n{inside:.1%}", ha="center", va="top", fontsize=9)
+        for edge in (zero, normal, 16.0):
+            axes.axvline(edge, color=BLACK, lw=0.9, ls=":")
+        axes.set(title=title, ylabel="gradients", xlim=(low, high), ylim=(0, 1.26 * top))
+    all_axes[-1, 0].set_xlabel("magnitude, as a power of two (dotted: smallest, smallest normal, largest of fp16)")
+    return fig
+
+
+def loss_curves(curves: dict[str, Sequence[float]], dashed: Sequence[str] = ()) -> Figure:
+    """Loss against step, logarithmic; each curve has its last value in the legend; those named in `dashed` are dashed."""
+    fig, axes = new_figure(7.4, 3.9)
+    for (name, losses), colour in zip(curves.items(), COLOURS, strict=False):
+        style = (0, (5, 4)) if name in dashed else "-"
+        axes.plot(range(1, len(losses) + 1), losses, color=colour, ls=style, lw=1.7, label=f"{name}: {losses[-1]:.3g}")
+    axes.set(yscale="log", xlabel="step", ylabel="training loss")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="after the last step")
+    return fig
+
+
+def scale_history(scales: Sequence[float], skipped: Sequence[int]) -> Figure:
+    """The scale before each step, as a power of two, and a mark at each step that was skipped."""
+    fig, axes = new_figure(7.4, 3.0)
+    powers = np.log2(np.asarray(scales, dtype=float))
+    axes.step(range(len(powers)), powers, where="post", color=BLUE, lw=1.6, label="scale")
+    axes.plot(skipped, powers[list(skipped)], "x", color=RED, ms=8, mew=2, label=f"skipped: {len(skipped)} steps")
+    axes.set(xlabel="step", ylabel="scale, as a power of two")
+    axes.legend(loc="lower right")
+    return fig
+
+
+def scaling_errors(errors: dict[str, Sequence[float]], amaxes: Sequence[float]) -> Figure:
+    """Above: the largest absolute value at each step; below: the relative error of each way to choose the scale."""
+    fig, (above, below) = new_figure(7.4, 4.2, nrows=2, sharex=True)
+    above.step(range(len(amaxes)), amaxes, where="mid", color=BLACK)
+    above.set(yscale="log", ylabel="amax")
+    for (name, values), colour, style in zip(errors.items(), (GREEN, RED, BLUE), "os^", strict=False):
+        below.plot(range(len(values)), values, style + "-", color=colour, ms=3.5, label=name)
+    below.set(yscale="log", xlabel="step", ylabel="relative error")
+    below.legend(loc="upper right")
+    return fig

@@ -90,7 +90,7 @@ def scaling_errors(errors: dict[str, Sequence[float]], amaxes: Sequence[float]) 
     for (name, values), colour, style in zip(errors.items(), (GREEN, RED, BLUE), "os^", strict=False):
         below.plot(range(len(values)), values, style + "-", color=colour, ms=3.5, label=name)
     below.set(yscale="log", xlabel="step", ylabel="relative error")
-    below.legend(loc="upper right")
+    fig.legend(loc="outside upper center", ncols=len(errors), frameon=False)
     return fig
 
 

@@ -41,6 +41,8 @@ def test_spike_draws_the_steps_from_1_and_marks_the_spike():
     assert (list(sgd.get_xdata()), list(sgd.get_ydata())) == ([1, 2, 3, 4], [1, 1, 1e6, 1])
     assert list(adam.get_ydata()) == [1, 1, 2, 0.1] and mark.get_xdata()[0] == 3
     assert figure.axes[0].get_yscale() == "log" and legend(figure) == ["SGD", "Adam"]
+    spike, smallest = figure.axes[0].texts
+    assert spike.get_text() == "the spike" and (smallest.get_text(), smallest.xy) == ("0.1", (4, 0.1))
 
 
 def test_schedules_say_where_each_ends():

@@ -46,13 +46,18 @@ def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], e
 
 
 def spike(steps: dict[str, list[float]], at: int) -> Figure:
-    """Size of each step in units of the learning rate, logarithmic; the spike comes after `at` steps. name -> steps."""
+    """Size of each step in units of the learning rate, logarithmic; the spike comes after `at` steps. name -> steps.
+
+    The smallest step of all is written beside its place.
+    """
     fig, axes = new_figure(7.4, 3.4)
     styles = ((BLUE, "-", 1.5), (SKY, "-", 5), (RED, "-", 1.8), (ORANGE, "--", 2))
     for (name, sizes), (colour, line, width) in zip(steps.items(), styles, strict=False):
         axes.plot(range(1, len(sizes) + 1), sizes, line, color=colour, linewidth=width, label=name)
     axes.axvline(at + 1, color=GREY, linestyle=":", linewidth=1)
     axes.annotate("the spike", (at + 1, 1e4), xytext=(6, 0), textcoords="offset points", color=GREY)
+    smallest, step = min((size, step) for sizes in steps.values() for step, size in enumerate(sizes, start=1))
+    axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(0, 6), textcoords="offset points", ha="center")
     axes.set(yscale="log", xlabel="step", ylabel="size of the step / learning rate")
     axes.legend(loc="upper right", ncols=2, fontsize=8)
     return fig

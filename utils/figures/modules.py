@@ -53,7 +53,7 @@ def activation_scales(stacks: dict[str, Sequence[float]]) -> Figure:
         axes.annotate(f"{name}, smallest: {smallest:.1e}", (1, smallest), (4, -10), **place)
         for edge in (largest, smallest):
             axes.axhline(edge, color=GREY, lw=1, ls="--")
-    axes.set(yscale="log", xlim=(1, longest), ylim=(1e-49, 1e45), xlabel="layer", ylabel="root mean square")
+    axes.set(yscale="log", xlim=(1, longest), ylim=(1e-54, 1e45), xlabel="layer", ylabel="root mean square")
     axes.set_yticks([10.0**e for e in range(-45, 46, 15)])
     axes.minorticks_off()
     fig.legend(loc="outside upper center", ncols=len(stacks), frameon=False)

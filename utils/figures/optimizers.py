@@ -57,7 +57,7 @@ def spike(steps: dict[str, list[float]], at: int) -> Figure:
     axes.axvline(at + 1, color=GREY, linestyle=":", linewidth=1)
     axes.annotate("the spike", (at + 1, 1e4), xytext=(6, 0), textcoords="offset points", color=GREY)
     smallest, step = min((size, step) for sizes in steps.values() for step, size in enumerate(sizes, start=1))
-    axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(0, 6), textcoords="offset points", ha="center")
+    axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(6, 8), textcoords="offset points")
     axes.set(yscale="log", xlabel="step", ylabel="size of the step / learning rate")
     axes.legend(loc="upper right", ncols=2, fontsize=8)
     return fig

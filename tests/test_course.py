@@ -463,6 +463,7 @@ BAD = [
     ),
     (static.tags_say_what_proofs_do, proof(GPU_OPEN + "\nelse:\n    not_verified('x')", "full"), "tagged full"),
     (static.tags_say_what_proofs_do, proof("assert f(1) == 2", "real-data"), "tagged real-data"),
+    (static.tags_say_what_proofs_do, proof(GPU_OPEN + "\nelse:\n    not_verified('x')", "compiler"), "if compiler:"),
     (static.tags_say_what_proofs_do, proof(GPU_OPEN + "\nelse:\n    not_verified('x')"), "not_verified without a tag"),
     (
         static.tags_say_what_proofs_do,

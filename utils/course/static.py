@@ -10,7 +10,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from utils.course.notebook import CLAIM, Cell, Claim, Lecture
 from utils.course.tidy import METADATA, changes_of, readable
 
-TAGS = {"parameters", "gpu", "full", "real-data", "linux"}
+TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux"}
 SECTIONS = (
     "How to say it out loud",
     "What this does not mean",
@@ -137,7 +137,7 @@ def tags_are_known(lecture: Lecture) -> list[str]:
                 f"cell {cell.id}: unknown tag {', '.join(sorted(strange))}; known are {', '.join(sorted(TAGS))}"
             )
         if (set(cell.tags) & (TAGS - {"parameters"})) and cell.index not in proofs:
-            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, real-data or linux")
+            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, compiler, real-data or linux")
     return problems
 
 
@@ -154,7 +154,7 @@ def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
         if says and cell.index not in proofs:
             problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
         elif says and not tags:
-            problems.append(f"cell {cell.id}: calls not_verified without a tag gpu, full, real-data or linux")
+            problems.append(f"cell {cell.id}: calls not_verified without a tag gpu, full, compiler, real-data or linux")
         elif cell.index in proofs:
             problems += [f"cell {cell.id}: {why}" for tag in sorted(tags) if (why := _wrong_tag(tag, tree))]
     return problems
@@ -165,6 +165,7 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
     asks, words = {
         "gpu": (_asks_for_cuda, 'if device.type == "cuda":'),
         "full": (_asks_for_full, "if full:"),
+        "compiler": (_asks_for_compiler, "if compiler:"),
         "linux": (_asks_for_linux, 'if sys.platform == "linux":'),
         "real-data": (lambda test: True, "if …:"),
     }[tag]
@@ -186,6 +187,10 @@ def _asks_for_linux(test: ast.expr) -> bool:
 
 def _asks_for_full(test: ast.expr) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "full" for node in _conditions(test))
+
+
+def _asks_for_compiler(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "compiler" for node in _conditions(test))
 
 
 def _conditions(test: ast.expr) -> list[ast.expr]:

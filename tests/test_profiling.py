@@ -87,8 +87,8 @@ def test_by_hand():
         event("phase forward", 112, 5),
         event("phase backward", 117, 5),
         event("phase forward", 125, 5.5),
+        event("aten::b", 112, 2, "cpu_op"),  # inside a, and begun in the same instant
         event("aten::a", 112, 4, "cpu_op"),
-        event("aten::b", 113, 2, "cpu_op"),
         event("aten::c", 148, 1, "cpu_op"),
         {"ph": "i", "name": "a mark", "ts": 1},
     ]

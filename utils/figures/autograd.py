@@ -59,7 +59,8 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
         axes.text(*spot, name, ha="center", va="center", color="white", fontsize=10, bbox=style, zorder=3)
         if saved[place]:
             words = "keeps " + ", ".join(saved[place])
-            axes.text(spot[0], spot[1] - 0.27, words, ha="center", va="center", fontsize=8, color=RED)
+            ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # an arrow may pass behind the words
+            axes.text(spot[0], spot[1] - 0.27, words, ha="center", va="center", fontsize=8, color=RED, bbox=ground)
     axes.set(xlim=(-0.8, 1.6 * max(depth) + 0.8), ylim=(min(height) - 0.6, max(height) + 0.5))
     axes.axis("off")
     for colour, label in ((BLUE, "operation"), (GREEN, "leaf")):

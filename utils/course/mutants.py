@@ -57,7 +57,7 @@ HOUSEKEEPING |= {"filterwarnings", "simplefilter", "kill", "join"}
 # Flags that raise or decode, and decide no value.
 REFUSALS = {("zip", "strict"), ("run", "check"), ("run", "text"), ("run", "capture_output")}
 KEPT_WRAPPERS = {"raises", "catch_warnings", "redirect_stdout", "redirect_stderr", "suppress"}
-LEFT_OUT_TAGS = {"parameters", "gpu", "full"}
+LEFT_OUT_TAGS = {"parameters", "gpu", "full", "compiler"}  # a compiler would run for each change
 
 
 @dataclass(frozen=True)

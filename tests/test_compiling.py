@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import time
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
 from utils import compiling
-from utils.compiling import Recorder, graphs_after, kernels, no_inductor, operations, own_cache, recorded
+from utils.compiling import Recorder, graphs_after, kernels, no_inductor, operations, own_cache, recorded, speed_ratio
 
 BATCHES = [(torch.ones(rows, 3),) for rows in (4, 5, 6, 1)]
 
@@ -71,6 +72,18 @@ def test_without_a_compiler_the_reason_is_given(monkeypatch):
     assert no_inductor() == "RuntimeError: no compiler"
     monkeypatch.setattr(compiling, "kernels", lambda function, x: compiling.Kernels(x, 1, 1))
     assert no_inductor() == "2·1 + 1 came out as [1.0, 1.0]"
+
+
+def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypatch):
+    seen = []
+
+    def wait(seconds):
+        seen.append(seconds)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(torch, "compile", lambda function: lambda seconds: None)
+    assert speed_ratio(wait, 0.001, least=0.01) > 5
+    assert len(seen) > 5
 
 
 @pytest.mark.slow

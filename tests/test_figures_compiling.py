@@ -38,3 +38,14 @@ def test_fused_kernels_are_as_wide_together_as_the_operations():
     assert texts(figure) == ["sin", "mul", "cos", "add", "kernel 1", "kernel 2"]
     assert [round(box.get_x(), 6) for box in axes.patches] == [0, 1, 2, 3, 0, 2]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager: 4", "compiled: 2"]
+
+
+def test_speed_ratios_are_drawn_from_one():
+    figure = figures.speed_ratios({"slower": 0.5, "faster": 3.0})
+    (axes,) = figure.axes
+    assert [(box.get_x() + min(box.get_width(), 0), abs(box.get_width())) for box in axes.patches] == [
+        (0.5, 0.5),
+        (1, 2),
+    ]
+    assert texts(figure) == [" 0.50×", " 3.00×"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["slower", "faster"]

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch._inductor import config, metrics
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.benchmark import Timer
 
 
 class Recorder:
@@ -114,3 +115,17 @@ def no_inductor(device: torch.device | str = "cpu") -> str:
     except Exception as error:  # whatever is missing, torch wraps it in types of its own
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return "" if torch.equal(result, x * 2 + 1) else f"2·1 + 1 came out as {result.tolist()}"
+
+
+def median_seconds(function: Callable, *args, least: float = 0.3) -> float:
+    """The median time of function(*args), by torch's own timer, which measures for `least` seconds after a warm-up call."""
+    function(*args)
+    timer = Timer("function(*args)", globals={"function": function, "args": args})
+    return timer.blocked_autorange(min_run_time=least).median
+
+
+def speed_ratio(function: Callable, *args, least: float = 0.3) -> float:
+    """How many times as long function(*args) takes in eager mode as compiled by Inductor; compiling is not timed."""
+    torch.compiler.reset()
+    compiled = torch.compile(function)
+    return median_seconds(function, *args, least=least) / median_seconds(compiled, *args, least=least)

@@ -90,6 +90,9 @@ def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypat
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # Inductor's own
 def test_a_chain_is_one_kernel_and_a_break_makes_two(monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "")
+    monkeypatch.setattr(compiling.config, "compile_threads", 2)
+    monkeypatch.setattr(compiling.config.cpp, "vec_isa_ok", None)
     folder = own_cache()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == folder
     if reason := no_inductor():

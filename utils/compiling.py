@@ -98,7 +98,7 @@ def own_cache() -> str:
     """
     folder = tempfile.mkdtemp(prefix="inductor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = folder, "1"  # for processes to come
     config.compile_threads = 1
     config.cpp.vec_isa_ok = True
     return folder

@@ -68,7 +68,7 @@ def fused_kernels(operations: Sequence[str], kernels: int) -> Figure:
 def speed_ratios(ratios: dict[str, float]) -> Figure:
     """How many times as long eager mode takes, a bar a case from the line at 1: to the right compiled is faster."""
     fig, axes = new_figure(6.6, 0.42 * len(ratios) + 0.9)
-    for y, (name, ratio) in enumerate(ratios.items()):
+    for y, ratio in enumerate(ratios.values()):
         axes.barh(y, ratio - 1, left=1, height=0.6, color=GREEN if ratio > 1 else RED)
         axes.text(max(ratio, 1), y, f" {ratio:.2f}×", va="center", fontsize=9)
     axes.axvline(1, color=BLACK, lw=1)

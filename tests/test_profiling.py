@@ -47,9 +47,10 @@ def test_the_shares_add_up_exactly():
 
 @pytest.mark.parametrize(("where", "found"), [("data_seconds", "data"), ("between_seconds", "idle")])
 def test_a_planted_pause_shows_where_it_is(where, found):
+    """A sleep never ends early; that no other part is longer is not asserted, for on a busy machine one may be."""
     result = profile_step(make_step(**{where: 0.2}), device="cpu")
-    assert result.nanoseconds[found] >= 0.2e9  # a sleep never ends early
-    assert max(result.shares, key=result.shares.get) == found
+    assert result.nanoseconds[found] >= 0.2e9
+    assert sum(result.nanoseconds.values()) == result.total
 
 
 def test_operators_stand_in_their_phase():
@@ -66,6 +67,18 @@ def test_the_trace_is_left_where_asked_and_gives_the_same_profile(tmp_path):
     assert divide(json.loads(path.read_text())["traceEvents"]) == result
     profile_step(make_step(), device="cpu")
     assert list(tmp_path.iterdir()) == [path]  # and nothing where nothing was asked for
+
+
+def test_the_trace_has_what_viewers_need(tmp_path):
+    """Chrome's format: events have a phase, a process and a thread; complete ones have a duration, and ours are complete."""
+    path = tmp_path / "trace.json"
+    profile_step(make_step(), trace=path, device="cpu")
+    events = json.loads(path.read_text())["traceEvents"]
+    assert all(isinstance(each["ph"], str) and {"name", "pid", "tid", "ts"} <= each.keys() for each in events)
+    complete = [each for each in events if each["ph"] == "X"]
+    assert all(isinstance(each["ts"], float) and each["dur"] >= 0 for each in complete)
+    marks = [each["name"] for each in complete if each["cat"] == "user_annotation" and "#" not in each["name"]]
+    assert sorted(marks) == sorted(["step", *(f"phase {name}" for name in PHASES)])
 
 
 def test_warm_up_steps_are_real_and_not_in_the_trace(tmp_path):

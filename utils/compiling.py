@@ -82,7 +82,7 @@ class Kernels(NamedTuple):
 def kernels(function: Callable, *args, **settings) -> Kernels:
     """Compile the function with Inductor, call it once, count; settings are torch.compile's.
 
-    Forgets what was compiled before. Code found in a cache is not generated and not counted: see own_cache.
+    Forgets what was compiled before. A graph that Inductor finds in its cache on disk counts as when it was generated.
     """
     torch.compiler.reset()
     metrics.reset()
@@ -94,7 +94,8 @@ def own_cache() -> str:
     """Have this process, and those it starts, generate its code afresh, in a folder that is deleted when it ends.
 
     One process compiles at a time, and the CPU's word about its vectors is taken: trying each kind takes as long as
-    ten kernels. Returns the folder.
+    ten kernels. A C++ header that torch compiles once for each set of flags (150 MB) stays in torch's own folder of
+    temporary files, where every later process finds it. Returns the folder.
     """
     folder = tempfile.mkdtemp(prefix="inductor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

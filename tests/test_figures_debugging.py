@@ -15,7 +15,7 @@ def test_gradient_norms_draws_each_network_on_a_logarithmic_axis():
 
 
 def test_patching_map_writes_each_share_into_its_place():
-    figure = figures.patching_map([[0, 1], [0.25, 0]], layers=["input", "copy"])
+    figure = figures.patching_map([[-0.0, 1], [0.25, 0]], layers=["input", "copy"])
     axes = figure.axes[0]
     assert axes.images[0].get_array().tolist() == [[0, 1], [0.25, 0]] and axes.images[0].get_clim() == (0, 1)
     assert texts(figure) == ["0", "1", "0.25", "0"]

@@ -32,7 +32,8 @@ def patching_map(heat: Sequence[Sequence[float]], layers: Sequence[str]) -> Figu
     image = axes.imshow(heat, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for row, values in enumerate(heat):
         for column, share in enumerate(values):
-            axes.text(column, row, f"{share:g}", ha="center", va="center", color="white" if share > 0.5 else GREY)
+            written = f"{share + 0.0:g}"  # without the sign of -0.0
+            axes.text(column, row, written, ha="center", va="center", color="white" if share > 0.5 else GREY)
     axes.set_xticks(range(len(heat[0])))
     axes.set_yticks(range(len(layers)), layers)
     axes.set(xlabel="position", ylabel="patched behind")

@@ -4,13 +4,13 @@ LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test quick check lab tidy
+.PHONY: run test quick check lab release tidy
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
 
-test: $(READY)           ## all tests, every lecture included
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake notebooks tests
+test: $(READY)           ## all tests, every lecture and every lab's solution included
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake notebooks solutions tests
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests
@@ -22,8 +22,11 @@ check: $(READY)          ## lint, format, then everything
 lab: $(READY)            ## open JupyterLab
 	$(BIN)/jupyter lab $(LAB)
 
+release: $(READY)        ## make labs/ from solutions/
+	$(BIN)/python -m utils.course release
+
 tidy: $(READY)           ## stable cell ids, no outputs, one format
-	$(BIN)/python -m utils.course tidy notebooks
+	$(BIN)/python -m utils.course tidy notebooks solutions
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 $(READY): requirements.txt pyproject.toml

@@ -13,7 +13,7 @@ ORDER = (
     "facts", "published", "napkin", "device", "files", "data", "batches", "models", "measure", "profiling", "compiling",
     "rehearsal", "timeline", "peak",
     "config", "metrics", "checkpoint", "run", "guards", "updates", "state", "watch", "refusals",
-    "loop", "__main__", "testbed", "checks", "loop_checks",
+    "loop", "__main__", "testbed", "checks", "loop_checks", "wire", "lab",
 )  # fmt: skip
 
 

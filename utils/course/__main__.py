@@ -1,10 +1,11 @@
-"""The course's own commands: `python -m utils.course run`, `… tidy` and `… strength`."""
+"""The course's own commands: `python -m utils.course run`, `… tidy`, `… release` and `… strength`."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from utils.course import strength
+from utils.course.release import release
 from utils.course.run import ROOT, run
 from utils.course.tidy import tidy
 
@@ -56,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="only say what would change; exit status 1 if anything would"
     )
     command.set_defaults(command=lambda args: tidy(find(args.paths), check=args.check))
+
+    command = commands.add_parser("release", help="make labs/ from solutions/: without solutions and hidden checks")
+    command.add_argument(
+        "--check", action="store_true", help="only say what would change; exit status 1 if anything would"
+    )
+    command.set_defaults(command=lambda args: release(ROOT / "solutions", ROOT / "labs", check=args.check))
 
     command = commands.add_parser(
         "strength",

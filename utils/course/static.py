@@ -74,7 +74,7 @@ def proofs_are_short(lecture: Lecture) -> list[str]:
 def _unproved(claim: Claim) -> str:
     if claim.proof is None:
         return "the next cell is no code cell"
-    tree = _tree(claim.proof)
+    tree = tree_of(claim.proof)
     if tree is None:
         return "its proof is not Python"
     checks = list(_checks(tree.body, inside_if=bool(claim.proof.tags)))
@@ -102,8 +102,8 @@ def _is_check(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assert):
         return _can_be_false(node.test)
     if isinstance(node, ast.With):
-        return any(_called(item.context_expr) == "raises" for item in node.items)
-    return isinstance(node, ast.Expr) and _called(node.value) in COMPARISONS
+        return any(called_name(item.context_expr) == "raises" for item in node.items)
+    return isinstance(node, ast.Expr) and called_name(node.value) in COMPARISONS
 
 
 def _can_be_false(test: ast.expr) -> bool:
@@ -116,7 +116,7 @@ def _can_be_false(test: ast.expr) -> bool:
     return True
 
 
-def _called(node: ast.expr) -> str:
+def called_name(node: ast.expr) -> str:
     """The last name of the function that an expression calls, "" if it is no call."""
     if not isinstance(node, ast.Call):
         return ""
@@ -146,10 +146,10 @@ def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
     problems = []
     proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
     for cell in lecture.code:
-        tree = _tree(cell)
+        tree = tree_of(cell)
         if tree is None:
             continue  # another rule's business
-        says = any(_called(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
+        says = any(called_name(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
         tags = set(cell.tags) & (TAGS - {"parameters"})
         if says and cell.index not in proofs:
             problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
@@ -172,7 +172,7 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and asks(node.test) and list(_checks(node.body, inside_if=True)):
             otherwise = (inner for child in node.orelse for inner in ast.walk(child))
-            if any(_called(inner) == "not_verified" for inner in otherwise if isinstance(inner, ast.expr)):
+            if any(called_name(inner) == "not_verified" for inner in otherwise if isinstance(inner, ast.expr)):
                 return ""
     return f"tagged {tag}, so its asserts stand under `{words}` with not_verified(…) in the else"
 
@@ -247,7 +247,7 @@ def parameters_come_first(lecture: Lecture) -> list[str]:
     if len(tagged) != 1:
         return [f"{len(tagged)} cells are tagged parameters, not one"]
     problems = [] if tagged[0] is lecture.code[0] else ["the parameters cell is not the first code cell"]
-    tree = _tree(tagged[0])
+    tree = tree_of(tagged[0])
     if tree is None or not any(ast.unparse(node) == "full = False" for node in tree.body):
         problems.append("the parameters cell does not say `full = False`")
     return problems
@@ -313,7 +313,7 @@ def code_is_plain_python(lecture: Lecture) -> list[str]:
     """Every code cell parses; nothing is installed, hidden, star-imported or put on sys.path."""
     problems = []
     for cell in lecture.code:
-        tree = _tree(cell)
+        tree = tree_of(cell)
         if tree is None:
             problems.append(f"cell {cell.id}: not Python")
             continue
@@ -332,7 +332,7 @@ def code_is_plain_python(lecture: Lecture) -> list[str]:
 
 def _hides_warnings(node: ast.AST) -> bool:
     """A call of a warnings filter whose action is not to show or to raise."""
-    if _called(node) not in ("filterwarnings", "simplefilter"):
+    if called_name(node) not in ("filterwarnings", "simplefilter"):
         return False
     action = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "action"), None)
     return not (isinstance(action, ast.Constant) and action.value in ("always", "error"))
@@ -343,7 +343,7 @@ def images_are_local(lecture: Lecture) -> list[str]:
     return [f"cell {cell.id}: a remote image" for cell in lecture.cells if REMOTE_IMAGE.search(cell.source)]
 
 
-def _tree(cell: Cell) -> ast.Module | None:
+def tree_of(cell: Cell) -> ast.Module | None:
     """The cell's syntax tree, IPython's own syntax translated; None if it is not Python."""
     try:
         return ast.parse(TransformerManager().transform_cell(cell.source))

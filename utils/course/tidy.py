@@ -15,6 +15,7 @@ WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readab
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 HEX = re.compile(r"[0-9a-f]{8,}")  # what nbformat and JupyterLab invent; eight letters a to f make no word we use
 PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
+KEPT = ("needs", "points", "tags")  # of a cell's metadata
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
@@ -34,7 +35,7 @@ def tidy(paths: list[Path], *, check: bool = False) -> int:
         if changes and check:
             status = 1
         elif changes:
-            _write(path, tidied(load(path)))
+            write(path, as_bytes(tidied(load(path))))
         for change in changes:
             print(f"{path}: {change}")
     return status
@@ -83,18 +84,19 @@ def readable(name: str) -> bool:
     return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
 
 
-def _write(path: Path, book: dict) -> None:
+def write(path: Path, text: bytes) -> None:
+    """Put `text` into the file whole or not at all."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.write_bytes(as_bytes(book))
+    unfinished.write_bytes(text)
     unfinished.replace(path)
 
 
 def _cell(cell: dict, name: str) -> dict:
-    tags = cell.get("metadata", {}).get("tags")
+    metadata = cell.get("metadata", {})
     stored = {
         "cell_type": cell["cell_type"],
         "id": name,
-        "metadata": {"tags": tags} if tags else {},
+        "metadata": {key: metadata[key] for key in KEPT if metadata.get(key)},
         "source": text_of(cell["source"]).splitlines(keepends=True),
     }
     if "attachments" in cell:  # a picture pasted into prose is content

@@ -1,0 +1,10 @@
+# replaces: code-weights
+# caught by: check-weights
+# says: got:      float32 tensor (2,) of [1.0, 1.0]
+
+
+def attention_weights(q, k, causal=False):
+    scores = einsum(q, k, "b h t d, b h s d -> b h t s") / q.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+    return scores.softmax(-2)

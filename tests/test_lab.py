@@ -1,0 +1,259 @@
+"""Questions and expectations: what is right passes, what is wrong is reported with question, expected, got and next step."""
+
+import math
+
+import pytest
+import torch
+
+from utils.checks import raises
+from utils.lab import Answer, Ask, check_names, described, expect, expect_close, expect_equal, expect_raises, rebuilt
+
+NAMES: dict = {}
+STUDENT = """
+import torch
+
+kept = [1, 2]
+
+def double(x):
+    return x + x
+
+def grow(items):
+    items.append(0)
+    return len(items)
+
+def spoil(x):
+    return x.zero_()
+
+def later():
+    raise NotImplementedError("later: not yet")
+
+def fail(n):
+    raise KeyError(f"no {n} here")
+
+class Own(ValueError):
+    pass
+
+def own():
+    raise Own("mine: 7")
+"""
+exec(STUDENT, NAMES)
+ask = Ask(NAMES)
+
+
+def answer(value) -> Answer:
+    return Answer("f(x)", {"x": 2}, value)
+
+
+def report(check, *args, **kwargs) -> str:
+    with raises(AssertionError) as caught:
+        check(*args, **kwargs)
+    return str(caught[0])
+
+
+# Asking
+
+
+def test_an_expression_and_a_few_lines_are_asked():
+    assert ask("double(x)", x=2).value == 4
+    assert ask("y = double(x)\nz = double(y)\n[y, z, double(z)]", x=1).value == [2, 4, 8]
+
+
+def test_a_question_leaves_nothing_behind():
+    before = dict(NAMES)
+    ask("double = len\nkept = 3\nimport os\ndouble('abc')")
+    assert before == NAMES and ask("double(kept)").value == [1, 2, 1, 2]
+
+
+def test_what_is_handed_over_is_not_changed():
+    x, items = torch.ones(2), [1]
+    assert ask("spoil(x)", x=x).value.tolist() == [0, 0] and x.tolist() == [1, 1]
+    asked = ask("grow(items)", items=items)
+    assert asked.value == 2 and items == [1] and asked.inputs == {"items": [1]}
+
+
+def test_answers_are_no_objects_of_the_students():
+    shared = ask("kept").value
+    shared.append(3)
+    assert ask("kept").value == [1, 2]
+    view = ask("torch.arange(6).view(2, 3).T").value
+    assert view.stride() == (2, 1) and ask("torch.arange(6).view(2, 3).T.stride()").value == (1, 3)
+
+
+def test_functions_in_a_question_see_its_inputs():
+    assert ask("(lambda: double(n))()", n=3).value == 6
+    assert ask("def f():\n    return [double(n) for _ in range(2)]\nf()", n=3).value == [6, 6]
+
+
+def test_unwritten_code_comes_through_as_it_is():
+    with pytest.raises(NotImplementedError, match=r"^later: not yet$") as caught:
+        ask("later()")
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_what_is_raised_is_an_answer_that_says_what_was_asked():
+    got = ask("fail(n)", n=7)
+    with pytest.raises(KeyError, match="no 7 here") as caught:
+        got.value  # noqa: B018
+    assert caught.value.__notes__ == ["asked: fail(n)\n    with n = 7"]
+    with pytest.raises(KeyError):
+        ask("fail(n)", n=7)["part"]
+
+
+def test_mistakes_of_the_check_are_not_the_students():
+    with pytest.raises(ValueError, match="cannot cross"):
+        ask("x", x=object())
+    with pytest.raises(ValueError, match="last line of a question"):
+        ask("x = 1").value  # noqa: B018
+
+
+def test_parts_of_an_answer_are_answers():
+    part = ask("{'a': [1, 2]}")["a"][1]
+    assert part.value == 2 and "['a']" in part.question and "[1]" in part.question
+    assert "something that has 'b'" in report(lambda: ask("{'a': 1}")["b"])
+    assert "something that has 0" in report(lambda: ask("3")[0])
+
+
+# Expecting
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (3, 3), (3.0, 3), ((1, 2), [1, 2]), ([1, (2,)], (1, [2])), (math.nan, math.nan), ("a", "a"), (None, None),
+        (True, True), ({"a": 1, "b": (2,)}, {"b": [2], "a": 1}), (torch.tensor(3), 3), (torch.ones(0, 2), torch.ones(0, 2)),
+        (torch.tensor([1.0, math.nan]), torch.tensor([1.0, math.nan])),
+        (torch.ones(2).to(torch.float8_e5m2), torch.ones(2).to(torch.float8_e5m2)),
+    ],
+)  # fmt: skip
+def test_equal_accepts(got, want):
+    expect_equal(answer(got), want, "go on")
+    expect_close(answer(got), want, "go on")
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (4, 3, "expected: 3\ngot:      4\nnext:"),
+        (True, 1, "expected: 1\ngot:      True"),
+        (1, True, "got:      1"),
+        ("3", 3, "got:      '3'"),
+        (None, 3, "got:      None"),
+        ((1, 2, 4), (1, 2, 3), "differs:  [2]: expected 3, got 4"),
+        ((1, 2), (1, 2, 3), "differs:  length: expected 3 items, got 2"),
+        ([1, [2, 3]], [1, [2, 4]], "differs:  [1][1]: expected 4, got 3"),
+        ([1, 5], [1, [2]], "differs:  [1]: expected 1 items, got 5"),
+        (5, [1], "expected: [1]\ngot:      5"),
+        ({"a": 1}, {"b": 1}, "differs:  keys: 'b' missing, 'a' unexpected"),
+        ({"a": 1}, {"a": 2}, "differs:  ['a']: expected 2, got 1"),
+        ([3], {"a": 2}, "got:      [3]"),
+        ([1], torch.tensor([1]), "differs:  expected a tensor, got [1]"),
+        (torch.ones(2, 3), torch.ones(3, 2), "differs:  expected shape (3, 2), got (2, 3)"),
+        (torch.ones(2), torch.ones(2).double(), "differs:  expected torch.float64, got torch.float32"),
+        (
+            torch.tensor([[1, 2], [3, 4]]),
+            torch.tensor([[1, 2], [5, 6]]),
+            "2 of 4 values differ; first [1, 0]: expected 5, got 3",
+        ),
+        (torch.tensor([1.0]), torch.tensor([math.nan]), "expected nan, got 1.0"),
+        ({"a": [torch.zeros(1)]}, {"a": [torch.ones(1)]}, "['a'][0]: 1 of 1 values differ"),
+        (0.1 + 0.2, 0.3, "got:      0.3"),
+        ([0.1 + 0.2], [0.3], "[0]: expected 0.3, got 0.30000000000000004"),
+    ],
+)
+def test_equal_refuses_and_says_where(got, want, words):
+    text = report(expect_equal, answer(got), want, "count again")
+    assert text.startswith("f(x)\n    with x = 2\n") and words in text and text.endswith("next:     count again")
+
+
+def test_an_other_equals_nothing():
+    got = ask("(n for n in ())")
+    assert "got:      a generator: <generator" in report(expect_equal, got, 1, "return a tuple")
+    assert "a generator" in report(expect_close, got, 1.0, "return a tuple")
+
+
+def test_close_bounds_the_difference():
+    expect_close(answer(100.0), 100.0009, "", rtol=1e-5, atol=0)
+    assert report(expect_close, answer(100.0), 100.002, "x", rtol=1e-5, atol=0)
+    expect_close(answer(0.0), 1e-6, "", rtol=0, atol=1e-6)
+    assert report(expect_close, answer(0.0), 1.1e-6, "x", rtol=0, atol=1e-6)
+    expect_close(answer({"a": (1, 2.0)}), {"a": [1.0, 2.0000001]}, "")
+    assert report(expect_close, answer(True), 1.0, "x") and report(expect_close, answer(1.0), True, "x")
+    assert report(expect_close, answer("a"), "b", "x") and report(expect_close, answer(math.nan), 0.0, "x")
+    expect_close(answer(math.inf), math.inf, "")
+    assert report(expect_close, answer(math.inf), -math.inf, "x")
+
+
+def test_close_compares_tensors_of_any_precision():
+    want = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    expect_close(answer(want.float()), want, "")
+    expect_close(answer(torch.tensor([1, 2])), want, "")
+    expect_close(answer(torch.tensor([1j])), torch.tensor([1.0000001j]), "")
+    assert "[1]: expected 2.0, got 2.1" in report(expect_close, answer(torch.tensor([1.0, 2.1])), want, "x")
+    assert "expected shape (2,), got (2, 1)" in report(expect_close, answer(want[:, None]), want, "x")
+    assert report(expect_close, answer(torch.tensor([1.0, math.nan])), want, "x")
+
+
+def test_what_is_raised_instead_is_reported_and_kept():
+    for check in (expect_equal, expect_close):
+        with pytest.raises(AssertionError) as caught:
+            check(ask("fail(n)", n=7), 3, "return the number")
+        text = str(caught.value)
+        assert (
+            text == "fail(n)\n    with n = 7\nexpected: 3\ngot:      KeyError: 'no 7 here'\nnext:     return the number"
+        )
+        assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_fact_about_the_value():
+    expect(answer(3), True, "an odd number", "go on")
+    assert "expected: an even number\ngot:      3\nnext:     add 1" in report(
+        expect, answer(3), False, "an even number", "add 1"
+    )
+
+
+def test_an_exception_may_be_what_is_wanted():
+    expect_raises(ask("fail(7)"), KeyError, "no 7", "")
+    expect_raises(ask("fail(7)"), LookupError, "", "")
+    expect_raises(ask("own()"), ValueError, "7", "")
+    assert "expected: KeyError that names '8'\ngot:      KeyError: 'no 7 here'" in report(
+        expect_raises, ask("fail(7)"), KeyError, "8", "x"
+    )
+    assert "expected: ValueError to be raised\ngot:      KeyError" in report(
+        expect_raises, ask("fail(7)"), ValueError, "", "x"
+    )
+    assert "expected: ValueError to be raised\ngot:      4" in report(
+        expect_raises, ask("double(2)"), ValueError, "", "x"
+    )
+
+
+def test_messages_are_short():
+    text = report(expect_equal, ask("double(x)", x=torch.arange(10_000.0)), torch.arange(10_000.0), "x")
+    assert len(text) < 700 and "float32 tensor (10000,) of [0.0, 1.0, 2.0" in text
+    assert len(report(expect_equal, answer(list(range(5_000))), 1, "x")) < 700
+
+
+# Across a boundary
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (ValueError("no 3"), ValueError, "no 3"),
+        (type("Own", (KeyError,), {})("k"), KeyError, "k"),
+        (type("Own", (Exception,), {})("k"), Exception, "k"),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), ValueError, "bad"),
+        (NotImplementedError("later"), NotImplementedError, "later"),
+    ],
+)
+def test_exceptions_arrive_as_the_nearest_built_in_one(error, kind, text):
+    back = rebuilt(*described(error))
+    assert type(back) is kind and text in str(back)
+
+
+def test_only_exceptions_are_rebuilt():
+    assert repr(rebuilt(("SystemExit", "print", "BaseException"), "x")) == "RuntimeError('x')"
+
+
+def test_a_check_finds_these_names():
+    assert {"ask", "seed", "torch", "np", "math", "itertools", "F"} <= set(check_names(ask, 7))
+    assert check_names(ask, 7)["seed"] == 7 and check_names(ask, 7)["expect"] is expect

@@ -44,6 +44,12 @@ def answer(value) -> Answer:
     return Answer("f(x)", {"x": 2}, value)
 
 
+def walk(traceback):
+    while traceback:
+        yield traceback
+        traceback = traceback.tb_next
+
+
 def report(check, *args, **kwargs) -> str:
     with raises(AssertionError) as caught:
         check(*args, **kwargs)
@@ -202,6 +208,25 @@ def test_what_is_raised_instead_is_reported_and_kept():
             text == "fail(n)\n    with n = 7\nexpected: 3\ngot:      KeyError: 'no 7 here'\nnext:     return the number"
         )
         assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_name_that_is_missing_is_likely_a_cell_that_was_not_run():
+    text = report(expect_equal, ask("triple(3)"), 9, "add")
+    assert (
+        "name 'triple' is not defined" in text
+        and "next:     run the cell that defines it, then this check again; add" in text
+    )
+
+
+def test_tracebacks_show_the_students_code_and_not_ours():
+    with pytest.raises(AssertionError) as caught:
+        expect_equal(ask("fail(n)", n=7), 3, "x")
+    error, shown = caught.value, []
+    while error is not None:
+        frames = [entry.tb_frame for entry in walk(error.__traceback__)]
+        shown += [frame.f_code.co_name for frame in frames if not frame.f_locals.get("__tracebackhide__")]
+        error = error.__cause__
+    assert shown == ["test_tracebacks_show_the_students_code_and_not_ours", "fail"]
 
 
 def test_a_fact_about_the_value():

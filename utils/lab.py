@@ -39,6 +39,7 @@ class Answer:
     @property
     def value(self):
         """The value. Raises what was raised instead, with a note that says what was asked."""
+        __tracebackhide__ = True
         if self.raised is not None:
             self.raised.add_note(f"asked: {_question(self)}")
             raise self.raised
@@ -69,6 +70,7 @@ class Ask:
         Names that the code binds are forgotten: each question starts from the namespace alone. What the code raises is an
         answer too, but for NotImplementedError, which comes through: there is nobody to ask yet.
         """
+        __tracebackhide__ = True  # IPython's and pytest's word: a student's traceback is about the student's code
         given = wire.load(wire.dump(inputs, strict=True))
         try:
             return Answer(code, given, returned=self._value(code, given))
@@ -78,6 +80,7 @@ class Ask:
             return Answer(code, given, raised=error)
 
     def _value(self, code: str, inputs: dict):
+        __tracebackhide__ = True
         return wire.load(wire.dump(evaluate(code, copy.deepcopy(inputs), self.namespace, self.device)))
 
 
@@ -86,11 +89,12 @@ def evaluate(code: str, inputs: dict, namespace: dict, device: torch.device | st
 
     ValueError if the last line is no expression: that is the check's mistake, not the student's.
     """
+    __tracebackhide__ = True
     tree = ast.parse(code)
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
         raise ValueError(f"the last line of a question is an expression, not so in {code!r}")
     last = ast.Expression(tree.body.pop().value)
-    names = {**namespace, **_moved(inputs, device)}
+    names = {**namespace, **_moved(inputs, device), "__tracebackhide__": True}  # the question's own frame too
     exec(compile(tree, "<what the check asks>", "exec"), names)
     return eval(compile(last, "<what the check asks>", "eval"), names)
 
@@ -108,6 +112,7 @@ def _moved(value, device):
 
 def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
     """AssertionError unless `holds`, a fact about the answer's value; `expected` says in words what should be true of it."""
+    __tracebackhide__ = True
     if not holds:
         raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
 
@@ -117,6 +122,7 @@ def expect_equal(answer: Answer, want, next_step: str) -> None:
 
     A list counts as a tuple, a tensor of one number and no axes as that number; True is not 1.
     """
+    __tracebackhide__ = True
     _compare(answer, want, lambda got, want: got == want or (got != got and want != want), _same_bits, next_step)
 
 
@@ -125,6 +131,8 @@ def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, at
 
     Shapes may not. NaN is close to NaN, infinity to the same infinity.
     """
+
+    __tracebackhide__ = True
 
     def near(got, want) -> bool:
         numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (got, want)]
@@ -143,6 +151,7 @@ def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, at
 
 def expect_raises(answer: Answer, kind: type[Exception], words: str, next_step: str) -> None:
     """AssertionError unless the answer is an exception of `kind`, a built-in one, whose text has `words`."""
+    __tracebackhide__ = True
     if not isinstance(answer.raised, kind):
         expected = f"{kind.__name__} to be raised"
     elif words not in str(answer.raised):
@@ -185,6 +194,7 @@ def rebuilt(kinds: tuple[str, ...], text: str) -> Exception:
 
 
 def _compare(answer: Answer, want, same, same_tensors, next_step: str) -> None:
+    __tracebackhide__ = True
     want = wire.load(wire.dump(want, strict=True))
     difference = "" if answer.raised else _difference(answer.returned, want, same, same_tensors, "")
     if difference is not None:
@@ -249,6 +259,8 @@ def _report(answer: Answer, expected: str, difference: str = "", next_step: str 
     got = _show(answer.returned) if raised is None else f"{type(raised).__name__}: {raised}"
     lines = [_question(answer), f"expected: {expected}", f"got:      {got}"]
     lines += [f"differs:  {difference}"] * bool(difference)
+    if isinstance(raised, NameError):
+        next_step = f"run the cell that defines it, then this check again; {next_step}"
     lines += [f"next:     {next_step}"] * bool(next_step)
     return "\n".join(lines)
 

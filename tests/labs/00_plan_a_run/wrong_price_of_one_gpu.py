@@ -1,0 +1,12 @@
+# replaces: code-price
+# caught by: check-price
+# says: with gpus = 2
+# says: expected 96.0, got 48.0
+# says: each is paid
+
+
+def time_and_price(flops, gpus, peak, mfu, dollars_per_hour):
+    if not 0 < mfu <= 1 or gpus < 1:
+        raise ValueError(f"mfu={mfu}, gpus={gpus}")
+    seconds = flops / (gpus * peak * mfu)
+    return seconds / 86_400, seconds / 3_600 * dollars_per_hour

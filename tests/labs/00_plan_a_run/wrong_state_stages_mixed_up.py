@@ -1,0 +1,12 @@
+# replaces: code-state
+# caught by: check-state
+# says: with stage = 1
+# says: expected: 76
+
+
+def state_bytes(parameters, gpus, stage):
+    if stage not in range(4):
+        raise ValueError(f"stage={stage}")
+    share = -(-parameters // gpus)
+    held = [share if stage >= first else parameters for first in (1, 2, 3)]
+    return sum(each * count for each, count in zip((2, 2, 12), held))

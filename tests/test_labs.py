@@ -75,11 +75,13 @@ def worker():
 # Solutions and starters
 
 
+@pytest.mark.slow
 @each_lab
 def test_solution_passes_whatever_the_seed(lab):
     assert [failing(lab, {}, seed=seed) for seed in (0, 987_654_321)] == [{}, {}]
 
 
+@pytest.mark.slow
 @each_lab
 def test_solution_passes_across_a_boundary(lab, worker):
     assert failing(lab, {}, seed=5, worker=worker) == {}
@@ -97,6 +99,7 @@ def relying_on(lab: Lab, task: Task) -> list[Task]:
     return [other for other in lab.tasks if other.name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "task"),
     [pytest.param(lab, task, id=f"{lab.name}-{task.name}") for lab in LABS.values() for task in lab.tasks],
@@ -110,6 +113,7 @@ def test_a_task_left_open_fails_its_own_checks_alone(lab, task, worker):
     assert failing(lab, unsolved(task), [task], worker=worker) == own
 
 
+@pytest.mark.slow
 @each_lab
 def test_the_starter_stops_at_its_first_check_for_want_of_code(lab):
     namespace = {"__name__": "__main__"}
@@ -159,6 +163,7 @@ def read_variant(path: Path) -> Variant:
 each_variant = pytest.mark.parametrize("path", VARIANTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 
 
+@pytest.mark.slow
 @each_variant
 def test_variant_is_caught_where_it_should_be_or_accepted(path, worker):
     variant = read_variant(path)

@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[1]
 # The order to read them in; a module imports only those above it. utils/course is imported by nothing.
 # Pictures are a package of their own (utils/figures), which imports none of these.
 ORDER = (
-    "facts", "published", "napkin", "device", "files", "data", "batches", "models", "measure", "profiling", "compiling",
-    "rehearsal", "timeline", "peak",
-    "config", "metrics", "checkpoint", "run", "guards", "updates", "state", "watch", "refusals",
+    "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "batches", "models",
+    "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
+    "config", "metrics", "shards", "checkpoint", "run", "guards", "updates", "state", "watch", "refusals",
     "loop", "__main__", "testbed", "checks", "loop_checks", "wire", "lab",
 )  # fmt: skip
 

@@ -63,10 +63,10 @@ def test_a_mistake_is_answered_in_one_line(tmp_path, capsys, change, message):
     assert message in error and error.count("\n") == 1
 
 
-def test_several_processes_are_refused(tmp_path, capsys, monkeypatch):
+def test_half_of_what_torchrun_sets_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert main([*SPIRAL, "--run", str(tmp_path / "run")]) == 2
-    assert "WORLD_SIZE is 4" in capsys.readouterr().err
+    assert "WORLD_SIZE is 4, but RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT are not set" in capsys.readouterr().err
 
 
 def test_a_text_of_the_users(tmp_path, capsys):

@@ -217,7 +217,7 @@ PLANTED = (
         25,
         "best weights are an alias",
         loop_checks.best_weights_are_those_validated,
-        *("loop.py", "tensor.clone() for name", "tensor for name"),
+        *("loop.py", "whole(tensor.clone()) for name", "whole(tensor) for name"),
     ),
     planted(
         27, "a sum where a mean was meant", loop_checks.gradients_are_fresh, "loop.py", SHARE, "torch.ones_like(part)"
@@ -347,7 +347,7 @@ PLANTED = (
         None,
         "totals of the last micro-batch only",
         loop_checks.reported_losses_count_targets,
-        *("loop.py", "add(losses, targets", "add(losses[-1:], targets"),
+        *("loop.py", "add(losses, own_targets", "add(losses[-1:], own_targets"),
     ),
     planted(
         None,
@@ -514,7 +514,7 @@ PLANTED = (
         None,
         "totals of a blocked step are not masked",
         loop_checks.skipped_step_leaves_no_trace,
-        *("loop.py", "add(losses, targets, unless=state.guard.bad)", "add(losses, targets)"),
+        *("loop.py", "add(losses, own_targets, unless=state.guard.bad)", "add(losses, own_targets)"),
     ),
     planted(
         None,

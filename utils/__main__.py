@@ -2,12 +2,13 @@
 
     python -m utils train --run runs/first --data shakespeare --steps 2000 --lr 3e-3 --schedule cosine
 
-The same line starts a run, resumes it after whatever stopped it, and does nothing once it is finished.
+The same line starts a run, resumes it after whatever stopped it, and does nothing once it is finished. On n processes:
+
+    torchrun --standalone --nproc-per-node=n -m utils train --run runs/first …
 """
 
 import argparse
 import hashlib
-import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from utils.data import Splits, fashion_mnist, spiral, text_file, tiny_shakespear
 from utils.device import own_random_streams
 from utils.loop import Result, evaluate, train
 from utils.models import CNN, GPT, MLP
+from utils.ranks import started
 
 MODELS = {
     "shakespeare": ("gpt",),
@@ -63,17 +65,15 @@ def option_of(field: str) -> str:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: this script trains in one process, start it without torchrun"
-        )
+    ranks = started()
     config = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
     splits = load_data(options.data, options.context)
     with own_random_streams(config.seed):
         model = build_model(options, splits)
     labels = {"data": digest_of(options.data), "context": options.context, "dropout": options.dropout}
     result = train(model, splits.train, splits.val, config, run=options.run, labels=labels)
-    report(result, splits, Path(options.run))
+    if ranks.first:
+        report(result, splits, Path(options.run))
     return 0
 
 

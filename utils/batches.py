@@ -51,6 +51,7 @@ class Order:
     rank: int = 0
     world: int = 1
     device: torch.device = CPU  # where the indices live
+    lend: bool = False  # a rank without an example of its own is lent one, so as to keep step with the others
 
     def __post_init__(self):
         if self.examples < 1:
@@ -70,19 +71,33 @@ class Order:
         full, rest = divmod(self.examples, self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
+    @property
+    def smallest_batch(self) -> int:
+        """Examples in the shortest batch of an epoch, over all ranks."""
+        return self.batch_size if self.drop_last else self.examples - (self.steps_per_epoch - 1) * self.batch_size
+
     def epoch(self, step: int) -> int:
         """The epoch that `step` (counted from 0 over the whole run) belongs to."""
         return step // self.steps_per_epoch
 
-    def indices(self, step: int) -> torch.Tensor:
-        """Indices (B,) of this rank's examples at `step`."""
+    def batch(self, step: int) -> torch.Tensor:
+        """Indices (B,) of all examples at `step`, over all ranks."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
         if self.shuffle:
-            chosen = _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
-        else:
-            chosen = torch.arange(start, stop, device=self.device)
+            return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
+        return torch.arange(start, stop, device=self.device)
+
+    def indices(self, step: int) -> torch.Tensor:
+        """Indices (B,) of this rank's examples at `step`."""
+        chosen = self.batch(step)
+        if self.borrows(step):
+            return chosen[:1]
         return chosen[self.rank :: self.world] if self.world > 1 else chosen
+
+    def borrows(self, step: int) -> bool:
+        """Whether a batch of fewer examples than ranks leaves this rank one that it shares with rank 0, with `lend`."""
+        return self.lend and self.world > 1 and self.rank >= len(self.batch(step))
 
 
 class _Fetch(Dataset):

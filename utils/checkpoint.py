@@ -1,19 +1,23 @@
 """Checkpoints: saved whole or not at all, loaded only if every byte is as it was written.
 
-One file each. It is written under a temporary name, flushed to the disk, and then renamed to a name that holds the digest
-of its bytes: the rename is the commit. A file that a crash cut short never gets such a name, and one that was
-damaged later no longer matches it.
+One file each, or, where ranks hold the state in parts, one folder (utils/shards.py). It is written under a temporary
+name, flushed to the disk, and then renamed to a name that holds the digest of its bytes: the rename is the commit. A file
+that a crash cut short never gets such a name, and one that was damaged later no longer matches it.
 """
 
 import contextlib
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 import torch
 
-_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9})-(?P<digest>[0-9a-f]{16})\.pt")
+from utils import shards
+from utils.ranks import ALONE, Ranks
+
+_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
 
 
 class _Hashing:
@@ -35,15 +39,19 @@ class _Hashing:
         self.file.flush()
 
 
-def save(folder: Path, step: int, state: dict, kind: str = "step") -> Path:
+def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks = ALONE) -> Path:
     """Write `state` as the checkpoint of `step` and return its path.
 
-    `state` may hold tensors, numbers, strings and containers of these: what loads without running code.
+    `state` may hold tensors, numbers, strings and containers of these: what loads without running code. If ranks hold some
+    tensors in parts, all of them call this, with a folder that all can write to.
 
     Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
     """
-    temporary = folder / f".tmp-{kind}-{step:09d}-{os.getpid()}"
+    in_parts = shards.in_parts(state)
+    temporary = folder / f".tmp-{kind}-{step:09d}-{'shards' if in_parts else os.getpid()}"
     try:
+        if in_parts:
+            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks)
         folder.mkdir(parents=True, exist_ok=True)
         digest = _write(state, temporary)
         path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
@@ -56,6 +64,21 @@ def save(folder: Path, step: int, state: dict, kind: str = "step") -> Path:
             "free space or choose another folder, then start again to resume"
         ) from error
     return path
+
+
+def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks) -> Path:
+    """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
+    path = None
+    if ranks.first:
+        _remove(temporary)
+        temporary.mkdir(parents=True)
+    ranks.of_first(None)  # not before it is there
+    shards.write(temporary, state, ranks.first)
+    if ranks.first:
+        path = folder / f"{name}-{shards.seal(temporary)[:16]}.shards"
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    return ranks.of_first(path)
 
 
 def _write(state: dict, path: Path) -> str:
@@ -73,7 +96,7 @@ def _write(state: dict, path: Path) -> str:
 
 def find(folder: Path, kind: str = "step") -> list[Path]:
     """All committed checkpoints of this kind, oldest first, without looking inside them."""
-    names = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("*.pt"))
+    names = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("*-*"))
     found = [(int(match["step"]), path) for path, match in names if match and match["kind"] == kind]
     return [path for _, path in sorted(found)]
 
@@ -87,6 +110,9 @@ def load(path: Path) -> dict:
     match = _NAME.fullmatch(path.name)
     if not match:
         raise ValueError(f"{path.name} is not the name of a checkpoint (kind-step-digest.pt): was it renamed?")
+    if path.is_dir():
+        shards.verify(path, match["digest"])
+        return shards.read(path)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         if digest != match["digest"]:
@@ -100,9 +126,20 @@ def load(path: Path) -> dict:
 
 def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
     """The newest checkpoint that is whole, or None if there is none; each broken one is named by `say` and skipped."""
+    newest = _newest(folder, kind, say)
+    return newest and newest[1]
+
+
+def newest_whole(folder: Path, kind: str = "step", say=print) -> Path | None:
+    """Where load_newest finds it."""
+    newest = _newest(folder, kind, say)
+    return newest and newest[0]
+
+
+def _newest(folder: Path, kind: str, say) -> tuple[Path, dict] | None:
     for path in reversed(find(folder, kind)):
         try:
-            return load(path)
+            return path, load(path)
         except (ValueError, OSError) as error:
             say(f"skipped a checkpoint: {error}")
     return None
@@ -123,7 +160,10 @@ def prune(newest: Path, keep: int) -> None:
 
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):  # a leftover costs space, not correctness
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -52,6 +52,8 @@ class Config:
     """fp32, bf16 (autocast) or fp16 (autocast with a gradient scaler)"""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1"""
+    parallel: str = "ddp"
+    """how several ranks share a model: ddp (each has a copy) or fsdp (each has a part); one process has all of it"""
     deterministic: bool = True
     """deterministic kernels only; an operation that has none raises"""
     nonfinite: str = "raise"
@@ -111,6 +113,9 @@ class Config:
         for name, known in CHOICES.items():
             self._require(getattr(self, name) in known, name, f"choose one of {', '.join(known)}")
 
+        fits = self.parallel != "fsdp" or self.optimizer == "adamw"
+        self._require(fits, "parallel", "torch has no fused SGD for parts of tensors; choose adamw, or ddp")
+
     def _check_type(self, name: str, kind: type) -> None:
         value = getattr(self, name)
         if kind is float and type(value) is int:
@@ -128,14 +133,16 @@ CHOICES = {
     "optimizer": ("adamw", "sgd"),
     "schedule": ("constant", "cosine"),
     "precision": ("fp32", "bf16", "fp16"),
+    "parallel": ("ddp", "fsdp"),
     "nonfinite": ("raise", "skip"),
 }
 
-# Fields that change what is seen or how fast, never the weights: a run may be resumed with other values of these.
+# Fields that change what is seen or how fast, and the weights not at all or, with the ranks, by rounding: a run may be
+# resumed with other values of these.
 WATCHING = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "log_every", "save_every", "keep"),
-        *("dollars_per_hour", "peak_flops", "progress"),
+        *("dollars_per_hour", "peak_flops", "progress", "parallel"),
     }
 )
 

@@ -23,11 +23,13 @@ from torch.utils.data import Dataset
 
 from utils.batches import CPU, Order, batches, device_of, require_dataset
 from utils.config import Config
-from utils.device import autocast, deterministic_algorithms, own_random_streams, pick_device
+from utils.device import autocast, deterministic_algorithms, own_random_streams
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, is_out_of_memory
 from utils.metrics import Log, Mean, count_correct, count_targets, cross_entropy_sum
-from utils.refusals import check_fit
+from utils.ranks import ALONE, Ranks, joined, started
+from utils.refusals import check_fit, check_ranks
 from utils.run import RunFolder
+from utils.spread import summed_with_last, whole
 from utils.state import State, shortened
 from utils.watch import Watch
 
@@ -37,18 +39,21 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) → the loss sum
 def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     """Zero, forward, loss, backward, clip, step, schedule. Nothing here waits for a GPU.
 
-    x (B, ...), y (B, ...). Each backward begins with 1 / targets of the batch: its parts add up to the mean's gradient.
+    x (B, ...), y (B, ...): this rank's part of the batch. Each backward begins with 1 / targets of the whole batch: what
+    the parts and the ranks add up to is the gradient of its mean.
     """
     y = y.to(state.device, non_blocking=True)  # whole: its targets are counted before the first part
-    targets = count_targets(y)
+    own_targets = count_targets(y)
     before = Rewind(state.buffers)
+    targets = state.ranks.sum(own_targets)
     while True:  # once, unless memory runs out
         try:
             state.optimizer.zero_grad()
             losses = []
-            for x_part, y_part in micro_batches(x, y, state.parts, state.device):
+            parts = micro_batches(x, y, state.parts, state.device)
+            for x_part, y_part in summed_with_last(state.forward, parts, min(state.parts, len(x))):
                 with state.autocast:
-                    outputs = state.model(x_part)
+                    outputs = state.forward(x_part)
                     part = loss(outputs, y_part)
                 part.backward(state.scaler.scale(targets.clamp(min=1).to(part.dtype).reciprocal()))
                 losses.append(part.detach())
@@ -60,6 +65,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
         state.halve_micro_batches(before)
     state.scaler.unscale_(state.optimizer)
     state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping
+    state.norm = whole(state.norm)
     state.guard.block_unless_finite(state.norm)
     state.optimizer.step()
     state.scaler.update()
@@ -67,7 +73,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.guard.undo_buffers(before)
     if state.ema:
         state.ema.update(state.parameters, unless=state.guard.bad)
-    state.train_loss.add(losses, targets, unless=state.guard.bad)
+    state.train_loss.add(losses, own_targets, unless=state.guard.bad)
     state.step += 1
 
 
@@ -100,26 +106,30 @@ def train(
     labels: what else decides the run, such as the data's name: kept in the metadata, and a folder of others is refused.
     loss: (outputs, targets) → the loss summed over the targets.
 
+    Started by torchrun, n processes train as one: each on its share of every batch, the gradients summed, rank 0 writing.
     On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams are left as they were.
 
     Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients that are not
     finite, RuntimeError if a checkpoint cannot be written.
     """
     config = config or Config()
-    device = pick_device(config.device)
+    ranks = started()
+    device = ranks.pick_device(config.device)
     require_dataset(train_data, "train_data")
-    order = _order(train_data, config)
-    folder = RunFolder(run, config, len(train_data), labels) if run is not None else None
-    log = Log(folder.log if folder else None)
+    order = _order(train_data, config, ranks)
+    folder = RunFolder(run, config, len(train_data), labels, ranks) if run is not None else None
+    log = Log(folder.log if folder else None, ranks)
     best_weights = None
 
     with (
+        joined(ranks),
         own_random_streams(config.seed),
         deterministic_algorithms(config.deterministic),
         Termination() as sigterm,
         folder or nullcontext(),
     ):
-        state = State(model, config, device)
+        check_ranks(ranks, config, order, val_data, run)
+        state = State(model, config, device, ranks)
         check_fit(state, train_data, loss, "train_data")
         if val_data is not None:
             check_fit(state, val_data, loss, "val_data")
@@ -136,25 +146,26 @@ def train(
 
                 log_now = state.due(config.log_every)
                 validate = val_data is not None and state.due(config.val_every)
-                save = folder is not None and (state.due(config.save_every) or sigterm.asked)
+                terminate = ranks.any(sigterm.asked)
+                save = folder is not None and (state.due(config.save_every) or terminate)
                 if state.must_settle(log_now or validate or save):
                     state.settle_blocked(order)
                 if log_now:
                     watch.log_step()
                 if validate:
                     with watch.paused():
-                        scores = evaluate(state.evaluated, val_data, loss=loss, **_as_in(config))
+                        scores = evaluate(state.evaluated, val_data, loss=loss, ranks=ranks, **_as_in(config))
                         log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
                         if state.judge(scores.loss):
                             best_weights = _keep_best(state, folder)
                 if save or (folder and state.stopped_early):
                     with watch.paused():
                         folder.save(state.state_dict(), state.step, state.seconds)
-                if sigterm.asked:
+                if terminate:
                     raise SystemExit(SIGTERM_EXIT)
                 if state.stopped_early:
                     break
-    return Result(log.records, state, best_weights)
+        return Result(log.records, state, best_weights)
 
 
 class Scores(NamedTuple):
@@ -173,24 +184,33 @@ def evaluate(
     precision: str = "fp32",
     workers: int = 0,
     loss: Loss = cross_entropy_sum,
+    ranks: Ranks = ALONE,
 ) -> Scores:
-    """Average over every example of `data`, in order, changing nothing: not the modes, the buffers, or a random stream."""
+    """Average over every example of `data`, in order, changing nothing: not the modes, the buffers, or a random stream.
+
+    Of several ranks each takes its share of every batch, and all return the scores of the whole.
+    """
     require_dataset(data, "data")
     device = next((p.device for p in model.parameters()), CPU)
-    order = Order(len(data), batch_size, shuffle=False, device=device_of(data))
+    order = Order(
+        len(data), batch_size, shuffle=False, device=device_of(data), rank=ranks.rank, world=ranks.world, lend=True
+    )
     nats, right, classes = Mean(device), Mean(device), True
     stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, pin=device.type == "cuda")
     with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):
-        for x, y in stream:
+        for step, (x, y) in enumerate(stream):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
             with autocast(device, precision):
                 outputs = model(x)
                 total = loss(outputs, y)
             targets = count_targets(y)
             classes = not y.is_floating_point()
+            if order.borrows(step):
+                continue  # its owner counts it
             nats.add([total], targets)
             if classes:
                 right.add([count_correct(outputs, y)], targets)
+    nats, right = nats.over(ranks), right.over(ranks)
     return Scores(nats.value(), right.value() if classes else None, int(nats.sums[1]))
 
 
@@ -204,7 +224,7 @@ class Result:
 
     def __init__(self, history: list[dict], state: State, best_weights: dict | None):
         self.history = history
-        self.model, self.ema = state.model, state.ema and state.evaluated
+        self.model, self.ema = state.gathered(state.model), state.gathered(state.ema and state.evaluated)
         self.steps, self.skipped, self.stopped_early = state.step, state.skipped, state.stopped_early
         self.best, self.best_weights = state.best, best_weights
 
@@ -219,8 +239,9 @@ def _step_or_explain(state: State, x: Tensor, y: Tensor, loss: Loss, order: Orde
         ) from error
 
 
-def _order(data: Dataset, config: Config) -> Order:
-    return Order(len(data), config.batch_size, config.seed, drop_last=config.drop_last, device=device_of(data))
+def _order(data: Dataset, config: Config, ranks: Ranks) -> Order:
+    shared = {"device": device_of(data), "rank": ranks.rank, "world": ranks.world}
+    return Order(len(data), config.batch_size, config.seed, drop_last=config.drop_last, **shared)
 
 
 def _stream(data: Dataset, order: Order, state: State) -> Iterator[tuple[Tensor, Tensor]]:
@@ -239,4 +260,4 @@ def _keep_best(state: State, folder: RunFolder | None) -> dict | None:
     if folder:
         folder.save(state.state_dict(), state.step, state.seconds, kind="best")
         return None
-    return {name: tensor.clone() for name, tensor in state.evaluated.state_dict().items()}
+    return {name: whole(tensor.clone()) for name, tensor in state.evaluated.state_dict().items()}

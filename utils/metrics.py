@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils.data import IGNORE
+from utils.ranks import ALONE, Ranks
 
 MEASURED = "measured"  # the key of a record that holds seconds and bytes: what differs from run to run
 
@@ -69,6 +70,14 @@ class Mean:
             self._total += total
         self._count += count
 
+    def over(self, ranks: Ranks) -> "Mean":
+        """The mean of what all ranks have added: their sums and their counts, not yet divided."""
+        if ranks.world == 1:
+            return self
+        whole = Mean(self._total.device)
+        whole._total, whole._count = ranks.sum(self._total), ranks.sum(self._count)
+        return whole
+
     @property
     def sums(self) -> tuple[float, int]:
         """(sum, count) as exact numbers; waits for the device."""
@@ -119,15 +128,19 @@ def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
 class Log:
     """A run's history: a list of records in memory, and a line of JSON each in a file if there is one.
 
-    Floats are written so that they read back to the same bits.
+    Floats are written so that they read back to the same bits. Every rank has the list; rank 0 writes the file.
     """
 
-    def __init__(self, path: Path | None = None):
-        self.path = path
+    def __init__(self, path: Path | None = None, ranks: Ranks = ALONE):
+        self.path, self.ranks = path if ranks.first else None, ranks
         self.records: list[dict] = []
 
     def resume(self, step: int) -> None:
         """Take up the file's records up to `step` and cut off what a crashed run wrote after it."""
+        self._read(step)
+        self.records = self.ranks.of_first(self.records)
+
+    def _read(self, step: int) -> None:
         if self.path is None or not self.path.exists():
             return
         if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued

@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from utils.batches import first_examples, require_dataset
+from utils.batches import Order, first_examples, require_dataset
+from utils.config import Config
 from utils.device import own_random_streams
 from utils.guards import evaluating, is_out_of_memory
 from utils.metrics import cross_entropy_sum
+from utils.ranks import Ranks
 from utils.state import State
 
 
@@ -42,6 +46,23 @@ def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tens
     if total.numel() != 1:
         raise ValueError(
             f"the loss is of shape {tuple(total.shape)} ({what}): it must sum over the targets to one number"
+        )
+
+
+def check_ranks(ranks: Ranks, config: Config, order: Order, val_data: Dataset | None, run: str | Path | None) -> None:
+    """All ranks were asked for the same run, and each has work in every batch of it.
+
+    Raises ValueError, on every rank, if not.
+    """
+    if ranks.world == 1:
+        return
+    asked = {"training examples": order.examples, "validation": val_data is not None, "run folder": run}
+    ranks.require_same("the run", asdict(config) | asked)
+    if order.smallest_batch < ranks.world * config.accumulation:
+        raise ValueError(
+            f"batch_size is {config.batch_size}, and an epoch's smallest batch has {order.smallest_batch} examples: too "
+            f"few for {ranks.world} ranks with accumulation={config.accumulation}. Start fewer ranks, raise batch_size, or "
+            "leave out a short last batch by drop_last=True"
         )
 
 

@@ -9,28 +9,32 @@ from pathlib import Path
 
 import torch
 
-from utils import checkpoint
+from utils import checkpoint, shards
 from utils.config import Config, differences
 from utils.device import fingerprint
 from utils.metrics import cost_dollars
+from utils.ranks import ALONE, Ranks
 
-BITS = ("torch", "device", "hardware", "cpu_capability", "threads")  # of a fingerprint: what a run's bits depend on
+# Of a fingerprint: what a run's bits depend on.
+BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
 
 
 class RunFolder:
     """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size, one set of labels.
 
     Opening it reads only; nothing is written before `begin`. A context manager: from `begin` to its end the folder is
-    this process's alone.
+    this process's alone. Of several ranks all read it, and rank 0 writes.
 
     Raises ValueError if the folder holds the run of another config, of other data or labels.
     """
 
-    def __init__(self, path: str | Path, config: Config, examples: int, labels: dict | None = None):
+    def __init__(
+        self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = ALONE
+    ):
         if not str(path):
             raise ValueError("run is '': name a folder (is a variable unset?)")
         self.path = Path(path).expanduser()
-        self.config, self.lock = config, None
+        self.config, self.ranks, self.lock = config, ranks, None
         self.data = {"training examples": examples, **(labels or {})}
         self.log, self.checkpoints = self.path / "log.jsonl", self.path / "checkpoints"
         if self.path.exists() and not self.path.is_dir():
@@ -68,14 +72,22 @@ class RunFolder:
         return metadata
 
     def newest(self) -> dict | None:
-        """The newest whole checkpoint; None if nothing was saved yet. Broken ones are named and skipped."""
-        return checkpoint.load_newest(self.checkpoints)
+        """The newest whole checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
+
+        Rank 0 says which it is, so that all ranks load the same.
+        """
+        if self.ranks.world == 1:
+            return checkpoint.load_newest(self.checkpoints)
+        newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
+        return checkpoint.load(newest) if newest else None
 
     def begin(self, step: int, device: torch.device) -> None:
         """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
         Raises RuntimeError if another process is training in this folder, or it cannot be written to.
         """
+        if not self.ranks.first:
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
@@ -87,11 +99,11 @@ class RunFolder:
             raise RuntimeError(
                 f"another process is training in {self.path}: wait for it, or choose another folder"
             ) from None
-        now = fingerprint(device)
+        now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         if self.metadata["legs"]:
             print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
         if step and self.metadata["legs"]:
-            before = self.metadata["legs"][-1]["fingerprint"]
+            before = {"ranks": 1, "parallel": now["parallel"]} | self.metadata["legs"][-1]["fingerprint"]
             changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
             if changed:
                 print(f"resumed elsewhere ({'; '.join(changed)}): the run goes on, but not with the same bits")
@@ -101,7 +113,11 @@ class RunFolder:
 
     def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
         """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
-        newest = checkpoint.save(self.checkpoints, step, state, kind)
+        if not (self.ranks.first or shards.in_parts(state)):
+            return
+        newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks)
+        if not self.ranks.first:
+            return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
         self.metadata["legs"][-1] |= {"to_step": step, "saved": _now()}
         self.metadata |= {"seconds": seconds, "dollars": cost_dollars(seconds, self.config.dollars_per_hour)}

@@ -1,5 +1,6 @@
 """Everything that a step of training reads and writes, and so everything that a checkpoint holds."""
 
+import copy
 import math
 from dataclasses import asdict
 from functools import partial
@@ -7,11 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from utils.batches import Order
+from utils.batches import Order, derive_seed
 from utils.config import Config, differences
-from utils.device import autocast, rng_state, set_rng_state
+from utils.device import autocast, rng_state, seed_everything, set_rng_state
 from utils.guards import Guard, Rewind
 from utils.metrics import Mean
+from utils.ranks import ALONE, Ranks
+from utils.spread import fill, shard_like, shard_state, sharded, start_alike, with_summed_gradients
 from utils.updates import Ema, Schedule, lr_factor, make_optimizer
 
 SETTLE_EVERY = 50  # steps, on a GPU
@@ -21,18 +24,25 @@ PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "secon
 class State:
     """Everything that a step reads and writes, and so everything that a checkpoint holds."""
 
-    def __init__(self, model: nn.Module, config: Config, device: torch.device):
-        self.config, self.device = config, device
-        self.model = model.to(device)
+    def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = ALONE):
+        self.config, self.device, self.ranks = config, device, ranks
         if not model.training:
             model.train()  # forgotten after an evaluation; parts that were frozen in eval mode on purpose stay so
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.buffers = list(model.buffers())
-        self.optimizer = make_optimizer(model, config)
+        start_alike(model, ranks)
+        self.callers = model
+        in_parts = ranks.world > 1 and config.parallel == "fsdp"
+        copied = partial(sharded, ranks=ranks, device=device) if in_parts else copy.deepcopy
+        self.model = copied(model) if in_parts else model.to(device)
+        self.forward = with_summed_gradients(self.model, ranks, device)
+        if ranks.rank > 0:
+            seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.buffers = list(self.model.buffers())
+        self.optimizer = make_optimizer(self.model, config)
         self.scheduler = Schedule(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         self.guard = Guard(self.optimizer, device, final=config.nonfinite == "raise" and not self.scaler.is_enabled())
-        self.ema = Ema(model, config.ema) if config.ema else None
+        self.ema = Ema(model, config.ema, copied) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.step = 0  # steps made
@@ -49,14 +59,29 @@ class State:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The model that is validated: the average, if there is one."""
+        """The model that is validated: the average, if there is one. Its buffers are rank 0's."""
+        self.ranks.copy_from_first(self.buffers)
         if self.ema is None:
             return self.model
         self.ema.copy_buffers(self.model)
         return self.ema.model
 
+    def gathered(self, model: nn.Module | None) -> nn.Module | None:
+        """The model or the average, whole on every rank: the model is then the one that the caller gave."""
+        if model is None or self.model is self.callers:
+            return model
+        return fill(self.callers if model is self.model else copy.deepcopy(self.callers).eval(), model)
+
     def halve_micro_batches(self, before: Rewind) -> None:
-        """Forget the attempt at this step, and make its parts half as large from here on."""
+        """Forget the attempt at this step, and make its parts half as large from here on.
+
+        Raises RuntimeError on one of several ranks: the others are already summing the gradients of their attempts.
+        """
+        if self.ranks.world > 1:
+            raise RuntimeError(
+                f"out of memory at step {self.step + 1} on rank {self.ranks.rank}, which cannot repeat it without the "
+                f"others: start again with accumulation={2 * self.parts}, or with more ranks"
+            )
         self.optimizer.zero_grad()
         before.restore()
         if self.device.type == "cuda":
@@ -87,7 +112,7 @@ class State:
             bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
             raise FloatingPointError(
                 f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
-                f"examples {shortened(order.indices(bad))}); the weights are those before it. Look at these examples, "
+                f"examples {shortened(order.batch(bad))}); the weights are those before it. Look at these examples, "
                 "lower lr or set clip; nonfinite='skip' goes on without such steps"
             )
         self.skipped += fresh
@@ -96,7 +121,7 @@ class State:
         if self.guard.longest >= self.config.max_skips:
             raise FloatingPointError(
                 f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
-                f"(examples {shortened(order.indices(self.step - 1))}); the weights are those before them. Look at the "
+                f"(examples {shortened(order.batch(self.step - 1))}); the weights are those before them. Look at the "
                 "data, lower lr, or allow more by max_skips"
             )
 
@@ -119,6 +144,7 @@ class State:
         return False
 
     def state_dict(self) -> dict:
+        streams, *others = self.ranks.gather(rng_state())
         return {
             "config": asdict(self.config),
             "model": self.model.state_dict(),
@@ -127,20 +153,30 @@ class State:
             "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
             "guard": self.guard.state_dict(),
-            "train_loss": self.train_loss.sums,
-            "rng": rng_state(),
+            "train_loss": self.train_loss.over(self.ranks).sums,
+            "rng": streams,
+            "rng_of_other_ranks": others,
             "progress": {name: getattr(self, name) for name in PROGRESS},
         }
 
     def load_state_dict(self, saved: dict) -> None:
-        """Raises ValueError if the checkpoint is of another config, or of a model with other tensors."""
+        """Take up where `saved`, the state_dict of any number of ranks, left off.
+
+        A rank that the saved run had goes on in its own random streams, a further one begins streams of its own.
+
+        Raises ValueError if the checkpoint is of another config, or of a model with other tensors.
+        """
         if changed := differences(saved["config"], self.config):
             raise ValueError(f"the checkpoint is of another config ({'; '.join(changed)}): choose another folder")
         require_same_tensors(saved["model"], self.model.state_dict())
+        saved = saved | {"model": _shard_all(saved["model"], self.model)}
+        if self.ema:
+            saved["ema"] = _shard_all(saved["ema"], self.ema.model)
         self.model.load_state_dict(saved["model"])
         if self.ema:
             self.ema.model.load_state_dict(saved["ema"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        shard_state(self.optimizer)
         self.scheduler.load_state_dict(saved["scheduler"])
         self.scaler.load_state_dict(saved["scaler"])
         self.guard.load_state_dict(saved["guard"])
@@ -148,6 +184,21 @@ class State:
         set_rng_state(saved["rng"])
         for name in PROGRESS:
             setattr(self, name, saved["progress"][name])
+        if not self.ranks.first:
+            self._take_own_part(saved.get("rng_of_other_ranks", []))
+
+    def _take_own_part(self, streams: list[dict]) -> None:
+        """Of what was loaded, rank 0 keeps what is counted once; the random streams of the other ranks are theirs."""
+        self.train_loss.clear()
+        if self.ranks.rank <= len(streams):
+            set_rng_state(streams[self.ranks.rank - 1])
+        else:
+            seed_everything(derive_seed(self.config.seed, "rank", self.ranks.rank, self.step))
+
+
+def _shard_all(saved: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    own = model.state_dict()
+    return {name: shard_like(tensor, own[name]) for name, tensor in saved.items()}
 
 
 def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> None:

@@ -2,12 +2,14 @@
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.config import Config
+from utils.spread import local
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
@@ -68,19 +70,19 @@ class Schedule(LambdaLR):
 class Ema:
     """A running average of the weights: average ← decay · average + (1 - decay) · weights, once a step."""
 
-    def __init__(self, model: nn.Module, decay: float):
-        self.model = copy.deepcopy(model).eval()
+    def __init__(self, model: nn.Module, decay: float, copied: Callable[[nn.Module], nn.Module] = copy.deepcopy):
+        self.model = copied(model).eval()
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
         self.averages = [average for average, weight in pairs if weight.requires_grad]
         self.model.requires_grad_(False)
-        shares = {average.dtype: average.new_tensor(1 - decay) for average in self.averages}
+        shares = {average.dtype: average.new_tensor(1 - decay) for average in local(self.averages)}
         self.shares = [shares[average.dtype] for average in self.averages]
 
     def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
         """Move towards `weights`, unless `unless` (0-dim, bool) is true."""
         shares = self.shares if unless is None else [share.masked_fill(unless, 0) for share in self.shares]
         with torch.no_grad():
-            torch._foreach_lerp_(self.averages, weights, shares)
+            torch._foreach_lerp_(local(self.averages), local(weights), shares)
 
     def copy_buffers(self, model: nn.Module) -> None:
         """Buffers (BatchNorm's statistics) are taken over, not averaged."""

@@ -22,12 +22,17 @@ class Watch:
 
     def __init__(self, state: State, order: Order, log: Log):
         self.state, self.order, self.log = state, order, log
-        self.peak = self._peak_flops()
+        self.peak = self._peak_flops()  # of one device
         self.flops_per_target = None
 
     def __enter__(self) -> "Watch":
         config = self.state.config
-        self.bar = tqdm(total=config.steps, initial=self.state.step, disable=not config.progress, unit="step")
+        self.bar = tqdm(
+            total=config.steps,
+            initial=self.state.step,
+            disable=not (config.progress and self.state.ranks.first),
+            unit="step",
+        )
         self.tick = self.window = time.perf_counter()
         return self
 
@@ -37,7 +42,7 @@ class Watch:
     def log_step(self) -> None:
         """One record: what is the same on every run, and apart from it what was measured."""
         state = self.state
-        total, targets = state.train_loss.sums  # waits for the device
+        total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
         rate = targets / seconds
         record = self.log.add(
@@ -51,7 +56,7 @@ class Watch:
                 MEASURED: {
                     "seconds": self._count_seconds(),
                     "targets_per_second": rate,
-                    "mfu": self.flops_per_target and rate * self.flops_per_target / self.peak,
+                    "mfu": self.flops_per_target and rate * self.flops_per_target / (self.peak * state.ranks.world),
                     "peak_memory_bytes": peak_memory_bytes(state.device),
                     "gpu_utilisation": gpu_utilisation(state.device),
                 }

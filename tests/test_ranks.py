@@ -1,0 +1,321 @@
+"""A run is the same on one process and on many; a rank that is lost or told nonsense ends them all, and says why."""
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ranked
+import torch
+
+from utils import checkpoint, ranks
+from utils.config import Config
+from utils.guards import Rewind
+from utils.ranks import ALONE, Ranks, started
+from utils.state import State
+
+SCRIPT = Path(__file__).with_name("ranked.py")
+SECONDS = 100  # after which a process that should have ended is killed, and the test red
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(world: int, *arguments, port: int | None = None, **changes) -> list[subprocess.Popen]:
+    """One process a rank, as torchrun starts them, with changes to what each is told: RANK={1: "0"} for rank 1."""
+    port = port or free_port()
+    processes = []
+    for rank in range(world):
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        told |= {name: by_rank[rank] for name, by_rank in changes.items() if rank in by_rank}
+        environment = os.environ | {name: str(value) for name, value in told.items()} | {"OMP_NUM_THREADS": "1"}
+        line = [sys.executable, SCRIPT, *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        processes.append(subprocess.Popen(line, env=environment, **pipes))
+    return processes
+
+
+def finish(processes: list[subprocess.Popen]) -> list[tuple[int, str]]:
+    """(exit code, all that it printed) of each process; none is left behind."""
+    try:
+        return [(p.returncode, output) for p in processes for output in [p.communicate(timeout=SECONDS)[0]]]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def launch(world: int, *arguments, **changes) -> list[tuple[int, str]]:
+    return finish(start(world, *arguments, **changes))
+
+
+def results(folder: Path, case: str) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{case}-*.json"))]
+
+
+# ---- the same run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone():
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RANK", "WORLD_SIZE"):
+            patch.delenv(name, raising=False)
+        return {case: ranked.outcome(*ranked.run(case)) for case in ranked.CASES}
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def together(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(f"{request.param} ranks")
+    ended = launch(request.param, folder, *ranked.CASES, "evaluated")
+    assert [code for code, _ in ended] == [0] * request.param, ended
+    return {case: results(folder, case) for case in (*ranked.CASES, "evaluated")}
+
+
+def furthest(history: list[dict], reference: list[dict]) -> float:
+    """The largest difference between two histories of the same steps."""
+    assert [record.keys() for record in history] == [record.keys() for record in reference]
+    pairs = zip(history, reference, strict=True)
+    return max(abs((theirs[key] or 0) - (ours[key] or 0)) for theirs, ours in pairs for key in ours)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ranked.CASES)
+def test_a_run_is_the_same_on_any_number_of_ranks(alone, together, case):
+    assert len(alone[case]["history"]) >= 12 and (alone[case]["steps"] == 50) == (case != "stopping")
+    for outcome in together[case]:
+        assert furthest(outcome["history"], alone[case]["history"]) < 1e-12
+        assert {key: outcome[key] for key in ("steps", "stopped")} == {
+            key: alone[case][key] for key in ("steps", "stopped")
+        }
+        assert outcome["best"]["step"] == alone[case]["best"]["step"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ranked.CASES)
+def test_all_ranks_end_with_the_same_bits(together, case):
+    assert len({outcome["weights"] for outcome in together[case]}) == 1
+    assert len({outcome["average"] for outcome in together[case]}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ranked.CASES)
+def test_every_example_is_trained_on_by_one_rank(alone, together, case):
+    visits = [example for outcome in together[case] for example in outcome["seen"]]
+    assert sorted(visits) == sorted(alone[case]["seen"])
+    shares = [len(outcome["seen"]) for outcome in together[case]]
+    assert max(shares) < 0.7 * len(visits)  # and not all of it by one
+
+
+@pytest.mark.slow
+def test_evaluation_counts_every_example_once(together):
+    alone = ranked.evaluated(Path())
+    assert [scores[2] for scores in alone.values()] == [41, 41, 1, 96]
+    for theirs in together["evaluated"]:
+        for name, (loss, *counts) in theirs.items():
+            assert counts == list(alone[name][1:])
+            assert abs(loss - alone[name].loss) < 1e-12
+
+
+# ---- stopped, resumed, lost ------------------------------------------------------------------------------------------
+
+
+LEGS = ((1, "ddp", 11), (2, "ddp", 8), (4, "fsdp", 10), (2, "fsdp", 12))
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_another_number_of_ranks(alone, tmp_path):
+    """1 → 2 → 4 → 2 → 1; each time SIGTERM reaches one rank only, and all end with that step saved, whole or in parts."""
+    done = 0
+    for world, parallel, steps in LEGS:
+        ended = launch(world, tmp_path, f"stopped:{steps}:{parallel}")
+        assert [code for code, _ in ended] == [143] * world, ended
+        done += steps
+        assert checkpoint.load_newest(tmp_path / "run" / "checkpoints")["progress"]["step"] == done
+    assert launch(1, tmp_path, "resumed")[0][0] == 0
+    (outcome,) = results(tmp_path, "resumed")
+    assert furthest(outcome["history"], alone["ten"]["history"]) < 1e-12
+    legs = json.loads((tmp_path / "run" / "run.json").read_text())["legs"]
+    assert [leg["fingerprint"]["ranks"] for leg in legs] == [1, 2, 4, 2, 1]
+    assert {path.suffix for path in (tmp_path / "run" / "checkpoints").iterdir()} == {".pt", ".shards"}
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_same_bits(tmp_path):
+    """Dropout included: each rank finds its own random streams again."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    line = [*torchrun, SCRIPT, tmp_path, "killed"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert "Signal 9" in done.stderr or "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr, done.stderr
+    assert [code for code, _ in launch(2, tmp_path, "noisy")] == [0, 0]
+    legs = json.loads((tmp_path / "killed" / "run.json").read_text())["legs"]
+    assert [leg["from_step"] for leg in legs] == [0, 10]
+    for ours, theirs in zip(results(tmp_path, "killed"), results(tmp_path, "noisy"), strict=True):
+        assert {k: v for k, v in ours.items() if k != "seen"} == {k: v for k, v in theirs.items() if k != "seen"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("happens", "victim", "told"),
+    [
+        ("lost:1", 1, "RuntimeError: rank 1 is gone (killed?)"),
+        ("lost:0", 0, "RuntimeError: rank 0, where the ranks meet, is gone (killed?)"),
+        ("failed", 1, "RuntimeError: rank 1 stopped with ValueError: step 17, examples ["),
+    ],
+)
+def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, happens, victim, told):
+    processes = start(3, tmp_path, happens)
+    processes[victim].wait(SECONDS)
+    began = time.monotonic()
+    ended = finish(processes)
+    assert time.monotonic() - began < ranks.GONE_SECONDS + 15
+    assert ended[victim][0] == (1 if happens == "failed" else -signal.SIGKILL)
+    for rank in {0, 1, 2} - {victim}:
+        code, output = ended[rank]
+        assert code == 1 and told in output.splitlines()[-1], output
+        assert f"This is rank {rank}" in output and "start all ranks again" in output
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alike")
+    ended = launch(2, folder, "alike")
+    assert [code for code, _ in ended] == [0, 0], ended
+    return results(folder, "alike")
+
+
+def one_rank_with_nan(**changes):
+    return ranked.outcome(*ranked.run("ten", loss=ranked.At(5, 0, lambda loss: loss * math.nan), **changes))
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_not_finite_on_one_rank_stops_or_skips_on_all(decided):
+    for outcome in decided:
+        assert outcome["raised"].startswith("FloatingPointError: the gradient of step 5 is not finite")
+        assert (
+            outcome["raised"] == decided[0]["raised"] and "10 in all" in outcome["raised"]
+        )  # the whole batch's examples
+        assert outcome["skipped"]["history"][-2]["skipped"] == 1
+        assert furthest(outcome["skipped"]["history"], one_rank_with_nan(nonfinite="skip")["history"]) < 1e-12
+        assert outcome["scaled"]["history"][-2]["skipped"] >= 1
+    for what in ("skipped", "scaled"):
+        assert decided[0][what]["weights"] == decided[1][what]["weights"]
+        assert decided[0][what]["average"] == decided[1][what]["average"]
+        assert decided[0][what]["history"] == decided[1][what]["history"]
+
+
+# ---- bad input: an error on every rank, never a hang ----------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("too small", "ValueError: batch_size is 1, and an epoch's smallest batch has 1 examples: too few for 2 ranks"),
+        ("short last batch", "leave out a short last batch by drop_last=True"),
+        ("accumulation", "too few for 2 ranks with accumulation=8"),
+        (
+            "other models",
+            "the model differs between ranks: 1.weight is (16, 5) torch.float64 trains=True on rank 0",
+        ),
+        ("other configs", "ValueError: the run differs between ranks: lr is 0.1 on rank 0 and 0.2 on rank 1"),
+    ],
+)
+def test_what_cannot_work_on_ranks_is_refused_on_each(decided, what, message):
+    assert all(message in outcome[what] for outcome in decided), [outcome[what] for outcome in decided]
+
+
+@pytest.mark.slow
+def test_after_a_refusal_the_ranks_can_train(decided, alone):
+    assert [outcome["still works"]["steps"] for outcome in decided] == [3, 3]
+
+
+@pytest.mark.slow
+def test_ranks_that_cannot_meet_say_why(tmp_path):
+    """All of them at once, each within a few seconds: they wait for each other at the same time."""
+    patience = {"JOIN_SECONDS": dict.fromkeys(range(3), 8)}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        began = time.monotonic()
+        started_wrongly = {
+            "port in use": start(2, tmp_path, "even", port=taken.getsockname()[1], **patience),
+            "other worlds": start(2, tmp_path, "even", WORLD_SIZE={1: 3}, **patience),
+            "one too few": start(2, tmp_path, "even", WORLD_SIZE={0: 3, 1: 3}, **patience),
+        }
+        ended = {name: finish(processes) for name, processes in started_wrongly.items()}
+    assert time.monotonic() - began < 60
+    last = {name: [output.splitlines()[-1] for _, output in processes] for name, processes in ended.items()}
+    assert all(code == 1 for processes in ended.values() for code, _ in processes), ended
+    assert "is the port in use by another program? Choose a free MASTER_PORT" in last["port in use"][0]
+    assert "rank 1 cannot meet the others" in last["port in use"][1]
+    assert any("WORLD_SIZE is 2 on rank 0 and 3 on rank 1" in line for line in last["other worlds"])
+    assert all("WORLD_SIZE is" in line or "cannot meet" in line for line in last["other worlds"])
+    assert all("rank 2 of 3 did not come within 8 s" in line or "cannot meet" in line for line in last["one too few"])
+
+
+def test_memory_that_runs_out_on_one_of_several_ranks():
+    """It cannot repeat the step: the others are already in the sum of its gradients."""
+    state = State(ranked.perceptron(), Config(device="cpu"), torch.device("cpu"))
+    state.ranks, state.parts = Ranks(1, 2), 4
+    with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
+        state.halve_micro_batches(Rewind([]))
+
+
+# ---- what torchrun tells a process ----------------------------------------------------------------------------------
+
+TOLD = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
+
+
+def test_a_process_that_was_told_nothing_is_alone():
+    assert started({}) is ALONE and started({"WORLD_SIZE": "1", "RANK": "0"}) is ALONE
+    assert started({"LOCAL_RANK": "3", "MASTER_PORT": "29500"}) is ALONE
+    place = started(TOLD)
+    assert (place.rank, place.world, place.local, place.first) == (1, 4, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"RANK": ""},
+            "WORLD_SIZE is 4, LOCAL_RANK is 1, MASTER_ADDR is here, MASTER_PORT is 29500, but RANK is not set",
+        ),
+        ({"WORLD_SIZE": ""}, "but WORLD_SIZE is not set"),
+        (
+            {"MASTER_ADDR": "", "MASTER_PORT": ""},
+            "but MASTER_ADDR, MASTER_PORT are not set: start n processes by torchrun",
+        ),
+        ({"RANK": "first"}, "RANK is 'first': it must be a whole number"),
+        ({"WORLD_SIZE": "-4"}, "WORLD_SIZE is '-4': it must be a whole number"),
+        ({"RANK": "4"}, "RANK is 4, WORLD_SIZE is 4, LOCAL_RANK is 1"),
+        ({"LOCAL_RANK": "2"}, "ranks count from 0 to WORLD_SIZE - 1"),
+        ({"LOCAL_WORLD_SIZE": "1"}, "LOCAL_WORLD_SIZE is 1: ranks count"),
+        ({"LOCAL_WORLD_SIZE": "8"}, "LOCAL_WORLD_SIZE is 8: ranks count"),
+        ({"MASTER_PORT": "70000"}, "a port is below 65536"),
+        ({"RANK": "1", "WORLD_SIZE": "1"}, "RANK is 1, WORLD_SIZE is 1"),
+    ],
+)
+def test_variables_that_contradict_each_other_are_refused(changes, message):
+    with pytest.raises(ValueError) as error:
+        started(TOLD | changes)
+    assert message in str(error.value)
+
+
+def test_one_process_sums_and_gathers_nothing():
+    tensor = torch.ones(2)
+    assert ALONE.sum(tensor) is tensor and ALONE.any(True) is True
+    assert ALONE.gather("x") == ["x"] and ALONE.of_first("x") == "x"

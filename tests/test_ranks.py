@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +16,7 @@ import pytest
 import ranked
 import torch
 
-from utils import checkpoint, ranks
+from utils import checkpoint, ranks, shards
 from utils.config import Config
 from utils.guards import Rewind
 from utils.ranks import ALONE, Ranks, started
@@ -134,9 +136,13 @@ def test_evaluation_counts_every_example_once(together):
 LEGS = ((1, "ddp", 11), (2, "ddp", 8), (4, "fsdp", 10), (2, "fsdp", 12))
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_on_another_number_of_ranks(alone, tmp_path):
-    """1 → 2 → 4 → 2 → 1; each time SIGTERM reaches one rank only, and all end with that step saved, whole or in parts."""
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory):
+    """A folder with a run that went on 1 → 2 → 4 → 2 → 1 ranks.
+
+    Each time SIGTERM reaches one rank only, and all end with that step saved, whole or in parts.
+    """
+    tmp_path = tmp_path_factory.mktemp("moved")
     done = 0
     for world, parallel, steps in LEGS:
         ended = launch(world, tmp_path, f"stopped:{steps}:{parallel}")
@@ -144,11 +150,73 @@ def test_a_run_goes_on_on_another_number_of_ranks(alone, tmp_path):
         done += steps
         assert checkpoint.load_newest(tmp_path / "run" / "checkpoints")["progress"]["step"] == done
     assert launch(1, tmp_path, "resumed")[0][0] == 0
-    (outcome,) = results(tmp_path, "resumed")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_another_number_of_ranks(alone, moved):
+    (outcome,) = results(moved, "resumed")
     assert furthest(outcome["history"], alone["ten"]["history"]) < 1e-12
-    legs = json.loads((tmp_path / "run" / "run.json").read_text())["legs"]
+    legs = json.loads((moved / "run" / "run.json").read_text())["legs"]
     assert [leg["fingerprint"]["ranks"] for leg in legs] == [1, 2, 4, 2, 1]
-    assert {path.suffix for path in (tmp_path / "run" / "checkpoints").iterdir()} == {".pt", ".shards"}
+    assert {path.suffix for path in (moved / "run" / "checkpoints").iterdir()} == {".pt", ".shards"}
+
+
+@pytest.fixture
+def in_parts(moved, tmp_path):
+    """A copy of a checkpoint that two ranks wrote together, as the only one in its folder."""
+    newest = max((moved / "run" / "checkpoints").glob("step-*.shards"))
+    return Path(shutil.copytree(newest, tmp_path / newest.name))
+
+
+@pytest.mark.slow
+def test_every_file_of_a_checkpoint_in_parts_is_verified(in_parts):
+    assert checkpoint.load(in_parts)["progress"]["step"] == 41
+    assert {".metadata", "__0_0.distcp", "__1_0.distcp", "manifest.json", "rest.pt"} == {
+        p.name for p in in_parts.iterdir()
+    }
+    for file in list(in_parts.iterdir()):
+        content = file.read_bytes()
+        for damaged in (content[: len(content) // 2], bytes([content[0] ^ 1]) + content[1:]):
+            file.write_bytes(damaged)
+            with pytest.raises(ValueError, match=f"{in_parts.name} is damaged"):
+                checkpoint.load(in_parts)
+        file.unlink()
+        said = []
+        assert checkpoint.load_newest(in_parts.parent, say=said.append) is None and "is damaged" in said[0]
+        file.write_bytes(content)
+    (in_parts / "one more").touch()
+    with pytest.raises(ValueError, match="one more missing or not in its manifest"):
+        checkpoint.load(in_parts)
+
+
+class Trap:
+    """Unpickled, it leaves a mark in the file system."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [".metadata", "rest.pt"])
+def test_a_checkpoint_in_parts_runs_no_code(in_parts, tmp_path, name):
+    """A forger can compute the digests as well: what is read must not run anything."""
+    mark = tmp_path / "it ran"
+    if name == ".metadata":
+        (in_parts / name).write_bytes(pickle.dumps(Trap(mark)))
+    else:
+        torch.save({"model": Trap(mark)}, in_parts / name)
+    (in_parts / "manifest.json").unlink()
+    digest = shards.seal(in_parts)
+    forged = in_parts.rename(tmp_path / f"step-000000041-{digest[:16]}.shards")
+    with pytest.raises(ValueError, match="is not a checkpoint of plain data"):
+        checkpoint.load(forged)
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Trap(mark)))
+    assert mark.exists()  # the trap works
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     y = y.to(state.device, non_blocking=True)  # whole: its targets are counted before the first part
     own_targets = count_targets(y)
     before = Rewind(state.buffers)
-    targets = state.ranks.sum(own_targets)
+    targets = state.ranks.sum(own_targets)  # of the whole batch
     while True:  # once, unless memory runs out
         try:
             state.optimizer.zero_grad()
@@ -65,7 +65,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
         state.halve_micro_batches(before)
     state.scaler.unscale_(state.optimizer)
     state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping
-    state.norm = whole(state.norm)
+    state.norm = whole(state.norm)  # fsdp hands it out in parts
     state.guard.block_unless_finite(state.norm)
     state.optimizer.step()
     state.scaler.update()
@@ -107,6 +107,7 @@ def train(
     loss: (outputs, targets) → the loss summed over the targets.
 
     Started by torchrun, n processes train as one: each on its share of every batch, the gradients summed, rank 0 writing.
+    With config.parallel="fsdp" they train parts of a copy, and `model` is overwritten by it at the end.
     On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams are left as they were.
 
     Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients that are not

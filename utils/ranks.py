@@ -151,7 +151,7 @@ def joined(ranks: Ranks):
     with _Pulse(ranks, dist.PrefixStore(f"block {next(_blocks)}", store)) as pulse:
         try:
             yield
-            dist.barrier()  # rank 0 may hold the store: it leaves when all are done
+            ranks.any(False)  # rank 0 may hold the store: it leaves when all are done
         except BaseException as error:
             if not _is_lost_connection(error):
                 pulse.say_why(f"{type(error).__name__}: {error}")

@@ -155,9 +155,8 @@ class State:
             "guard": self.guard.state_dict(),
             "train_loss": self.train_loss.over(self.ranks).sums,
             "rng": streams,
-            "rng_of_other_ranks": others,
             "progress": {name: getattr(self, name) for name in PROGRESS},
-        }
+        } | ({"rng_of_other_ranks": others} if others else {})
 
     def load_state_dict(self, saved: dict) -> None:
         """Take up where `saved`, the state_dict of any number of ranks, left off.

@@ -4,7 +4,7 @@
 
 The same line starts a run, resumes it after whatever stopped it, and does nothing once it is finished. On n processes:
 
-    torchrun --standalone --nproc-per-node=n -m utils train --run runs/first …
+    torchrun --standalone --nproc-per-node=n -m -- utils train --run runs/first …
 """
 
 import argparse

@@ -32,17 +32,17 @@ class State:
         self.callers = model
         in_parts = ranks.world > 1 and config.parallel == "fsdp"
         copied = partial(sharded, ranks=ranks, device=device) if in_parts else copy.deepcopy
-        self.model = copied(model) if in_parts else model.to(device)
-        self.forward = with_summed_gradients(self.model, ranks, device)
+        self.model = model = copied(model) if in_parts else model.to(device)
+        self.forward = with_summed_gradients(model, ranks, device)
         if ranks.rank > 0:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.buffers = list(self.model.buffers())
-        self.optimizer = make_optimizer(self.model, config)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.buffers = list(model.buffers())
+        self.optimizer = make_optimizer(model, config)
         self.scheduler = Schedule(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         self.guard = Guard(self.optimizer, device, final=config.nonfinite == "raise" and not self.scaler.is_enabled())
-        self.ema = Ema(model, config.ema, copied) if config.ema else None
+        self.ema = Ema(self.callers, config.ema, copied) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.step = 0  # steps made

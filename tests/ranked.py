@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -183,12 +184,42 @@ def killed(folder: Path) -> dict:
     return outcome(*run("noisy", folder / "killed", loss=At(0 if again else 17, 1, send(signal.SIGKILL))))
 
 
+def clocked(action: Callable[[Tensor], Tensor], folder: Path) -> Callable[[Tensor], Tensor]:
+    """The action, and when it happened, in a file."""
+
+    def at_a_time(loss: Tensor) -> Tensor:
+        write(folder, "happened", time.time())
+        return action(loss)
+
+    return at_a_time
+
+
+def ends(folder: Path, rank: str, action: Callable[[Tensor], Tensor]) -> None:
+    """The action happens on one rank in step 17; each notes when its run was over."""
+    try:
+        run("even", loss=At(17, int(rank), clocked(action, folder)))
+    finally:
+        write(folder, "over", time.time())
+
+
 def lost(folder: Path, rank: str) -> None:
-    run("even", loss=At(17, int(rank), send(signal.SIGKILL)))
+    ends(folder, rank, send(signal.SIGKILL))
 
 
-def failed(folder: Path) -> None:
-    run("even", loss=At(17, 1, fail))
+def failed(folder: Path, rank: str) -> None:
+    ends(folder, rank, fail)
+
+
+def cannot_meet(folder: Path, processes: str) -> None:
+    """Trains as soon as this many processes are ready to; how long it took to give up goes to a file."""
+    write(folder, "ready", True)
+    while len(list(folder.glob("ready-*.json"))) < int(processes):
+        time.sleep(0.05)
+    began = time.monotonic()
+    try:
+        run("even")
+    finally:
+        write(folder, "gave up", time.monotonic() - began)
 
 
 def refusal(function: Callable, *arguments, **options) -> str:
@@ -225,7 +256,7 @@ def write(folder: Path, name: str, value: object) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    ranks.JOIN_SECONDS = float(os.environ.get("JOIN_SECONDS", ranks.JOIN_SECONDS))
+    ranks.JOIN_SECONDS = float(os.environ.get("JOIN_SECONDS", 600))  # a busy machine may take minutes to import torch
     folder = Path(sys.argv[1])
     for word in sys.argv[2:]:
         name, *arguments = word.split(":")  # lost:1 is lost(folder, "1")

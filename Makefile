@@ -4,7 +4,7 @@ LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test quick check lab release tidy
+.PHONY: run test quick torture check lab release tidy
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
@@ -14,6 +14,9 @@ test: $(READY)           ## all tests, every lecture and every lab's solution in
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests
+
+torture: $(READY)        ## the promises of the loop, under attack: a table
+	OMP_NUM_THREADS=1 $(BIN)/python tests/torture
 
 check: $(READY)          ## lint, format, then everything
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -289,7 +289,7 @@ def test_two_runs_in_one_folder(finished):
     with holder:
         holder.begin(4, torch.device("cpu"))
         before = snapshot(finished)
-        with pytest.raises(RuntimeError, match="another process is training in"):
+        with pytest.raises(RuntimeError, match="another run is training in"):
             train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished)
         assert snapshot(finished) == before
     assert train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished).steps == 4

@@ -3,9 +3,11 @@
 import fcntl
 import json
 import os
+import secrets
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 import torch
 
@@ -17,6 +19,9 @@ from utils.ranks import ALONE, Ranks
 
 # Of a fingerprint: what a run's bits depend on.
 BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
+
+
+_held: set[Path] = set()  # folders in which this process trains: a record lock keeps out other processes only
 
 
 class RunFolder:
@@ -47,11 +52,12 @@ class RunFolder:
     def __exit__(self, *error) -> None:
         if self.lock is not None:
             self.lock.close()
+            _held.discard(self.path.resolve())
 
     def _read_metadata(self) -> dict:
         file = self.path / "run.json"
         if not file.exists():
-            return {"config": asdict(self.config), "data": self.data, "legs": []}
+            return {"run": None, "config": asdict(self.config), "data": self.data, "legs": []}
         try:
             metadata = json.loads(file.read_text())
             changed = differences(metadata["config"], self.config)
@@ -60,6 +66,8 @@ class RunFolder:
             changed += [
                 f"{n}: {before.get(n)} → {self.data.get(n)}" for n in names if before.get(n) != self.data.get(n)
             ]
+            if not isinstance(metadata["run"], str):
+                raise TypeError(f"run is {metadata['run']!r}")
             for leg in metadata["legs"]:
                 leg["fingerprint"]["torch"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -74,12 +82,24 @@ class RunFolder:
     def newest(self) -> dict | None:
         """The newest whole checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
 
-        Rank 0 says which it is, so that all ranks load the same.
+        Rank 0 says which it is, so that all ranks load the same. Where run.json is lost, its run is the folder's.
+
+        Raises ValueError if it is of another run.
         """
         if self.ranks.world == 1:
-            return checkpoint.load_newest(self.checkpoints)
-        newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
-        return checkpoint.load(newest) if newest else None
+            saved = checkpoint.load_newest(self.checkpoints)
+        else:
+            newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
+            saved = checkpoint.load(newest) if newest else None
+        if saved:
+            ours = self.metadata["run"] or saved.get("run")
+            if saved.get("run") != ours:
+                raise ValueError(
+                    f"the newest checkpoint in {self.checkpoints} is of another run ({saved.get('run')}, and this is "
+                    f"{ours}): was it copied there? Take it out to go on from the one before it"
+                )
+            self.metadata["run"] = ours
+        return saved
 
     def begin(self, step: int, device: torch.device) -> None:
         """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
@@ -90,15 +110,13 @@ class RunFolder:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+            if self.path.resolve() not in _held:
+                self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except OSError as error:
             raise RuntimeError(f"the run folder cannot be written to ({error}): choose another one") from error
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"another process is training in {self.path}: wait for it, or choose another folder"
-            ) from None
+        if not (self.lock and _is_ours(self.lock)):
+            raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
+        _held.add(self.path.resolve())
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         if self.metadata["legs"]:
             print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
@@ -107,6 +125,7 @@ class RunFolder:
             changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
             if changed:
                 print(f"resumed elsewhere ({'; '.join(changed)}): the run goes on, but not with the same bits")
+        self.metadata["run"] = self.metadata["run"] or secrets.token_hex(8)
         self.metadata["config"] = asdict(self.config)
         self.metadata["legs"].append({"from_step": step, "started": _now(), "fingerprint": now})
         self._write_metadata()
@@ -115,7 +134,7 @@ class RunFolder:
         """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
         if not (self.ranks.first or shards.in_parts(state)):
             return
-        newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks)
+        newest = checkpoint.save(self.checkpoints, step, state | {"run": self.metadata["run"]}, kind, self.ranks)
         if not self.ranks.first:
             return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
@@ -140,6 +159,19 @@ def best_weights(run: str | Path) -> dict:
             f"{run} holds no best checkpoint: it needs validation data, and a validation to have run"
         )
     return saved["ema"] or saved["model"]
+
+
+def _is_ours(lock: TextIO) -> bool:
+    """Lock a file for this process, to its end. False if another process has locked it.
+
+    A record lock, which no forked process inherits: one by flock would be held on by the workers that fetch examples, which
+    outlive a killed process by seconds, and a run that is started again at once would be refused.
+    """
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _now() -> str:

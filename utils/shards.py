@@ -61,7 +61,7 @@ def write(folder: Path, state: dict, first: bool) -> None:
 
 def seal(folder: Path) -> str:
     """List every file with its SHA-256 in the manifest; the manifest's own is returned."""
-    files = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
     content = json.dumps(files, indent=2).encode()
     with open(folder / MANIFEST, "wb") as file:
         file.write(content)
@@ -73,13 +73,13 @@ def seal(folder: Path) -> str:
 def verify(folder: Path, digest: str) -> None:
     """Raises ValueError unless the manifest has this digest (its beginning), and the files are those that it lists."""
     manifest = folder / MANIFEST
-    if not manifest.is_file() or not _sha256(manifest).startswith(digest):
+    if not manifest.is_file() or not sha256(manifest).startswith(digest):
         raise ValueError(f"{folder.name} is damaged: its manifest is missing or not the one that was written")
     listed = json.loads(manifest.read_text())
     found = {path.name for path in folder.iterdir()} - {MANIFEST}
     if wrong := sorted(listed.keys() ^ found):
         raise ValueError(f"{folder.name} is damaged: {', '.join(wrong)} missing or not in its manifest")
-    if wrong := [name for name in listed if _sha256(folder / name) != listed[name]]:
+    if wrong := [name for name in listed if sha256(folder / name) != listed[name]]:
         raise ValueError(f"{folder.name} is damaged: {', '.join(wrong)} changed since it was written")
 
 
@@ -153,6 +153,6 @@ def _put_together(tree: object, tensors: dict[str, Tensor]) -> object:
     return tree
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,155 @@
+"""Tiny runs to be killed, each in a process forked from this one, which has imported torch and never trains itself."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import torch
+from resumable import Noisy, outcome
+from torch import nn
+
+from utils import checkpoint
+from utils.config import Config
+from utils.loop import train
+from utils.run import RunFolder
+
+STEPS, SAVE_EVERY = 30, 2
+PATIENCE = 120.0  # seconds after which a run that should have ended is called hanging
+
+
+def config_of(**changes) -> Config:
+    """Everything on that draws at random or is saved: a checkpoint every other step, a validation every seventh."""
+    options = {
+        "steps": STEPS, "batch_size": 16, "accumulation": 2, "seed": 3, "lr": 3e-2, "warmup": 5, "schedule": "cosine",
+        "clip": 0.5, "ema": 0.9, "log_every": 2, "val_every": 7, "save_every": SAVE_EVERY, "device": "cpu",
+        "deterministic": False,
+    }  # fmt: skip
+    return Config(**options | changes)
+
+
+def train_to_the_end(folder: Path, **changes) -> None:
+    """Train in `folder`/run, and write what came of it beside it."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
+    result = train(model, Noisy(), Noisy(), config_of(**changes), run=folder / "run")
+    torch.save(outcome(result), folder / "outcome")
+
+
+@dataclass
+class Victim:
+    """A forked process that tells, by four bytes in a pipe, the step of each checkpoint that it has saved."""
+
+    pid: int
+    pipe: int
+    steps: list[int] = field(default_factory=list)  # of the saves that returned
+
+    def _read(self) -> bool:
+        """Note the saves told so far, waiting for one; False at its end."""
+        told = os.read(self.pipe, 4096)  # each write of four bytes is whole, so each read is a multiple of four
+        self.steps += [int.from_bytes(told[i : i + 4], "little") for i in range(0, len(told), 4)]
+        return bool(told)
+
+    def wait_for(self, saves: int) -> None:
+        """Returns once it has saved so often, or ended."""
+        while len(self.steps) < saves and self._read():
+            pass
+
+    def end(self, number: int = 0) -> int:
+        """Send it this signal, and wait for its end; returns its exit status, below 0 if a signal ended it.
+
+        Raises RuntimeError if it does not end within PATIENCE.
+        """
+        os.kill(self.pid, number)
+        until = time.monotonic() + PATIENCE
+        while (ended := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > until:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise RuntimeError(f"a run still goes on after {PATIENCE:.0f} s")
+            time.sleep(0.001)
+        os.set_blocking(self.pipe, False)  # orphaned workers may hold its other end open
+        with suppress(BlockingIOError):
+            while self._read():
+                pass
+        os.close(self.pipe)
+        return os.waitstatus_to_exitcode(ended[1])
+
+
+def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | None = None) -> Victim:
+    """Fork a process that does `work`, with what it prints in `log`.
+
+    kill_in_save: (n, line): it kills itself in its save number n, before the line-th line of Python that runs there.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return Victim(pid, reading)
+    code = 1
+    try:  # nothing may return from here into the parent's code
+        os.close(reading)
+        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        torch.set_num_threads(1)
+        _tell_of_saves(writing, kill_in_save)
+        work()
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
+    """Around RunFolder.save, which writes a checkpoint, deletes old ones and writes the metadata."""
+    whole_save, write, numbers = RunFolder.save, checkpoint.save, iter(range(sys.maxsize))
+
+    def told(folder: Path, step: int, state: dict, kind: str, *others) -> Path:
+        path = write(folder, step, state, kind, *others)
+        if kind == "step":
+            os.write(pipe, step.to_bytes(4, "little"))
+        return path
+
+    def cut_short(self: RunFolder, *arguments, **options) -> None:
+        if kill_in_save and next(numbers) == kill_in_save[0]:
+            sys.settrace(_Countdown(kill_in_save[1]))
+        whole_save(self, *arguments, **options)
+        sys.settrace(None)
+
+    checkpoint.save, RunFolder.save = told, cut_short
+
+
+class _Countdown:
+    """A tracer that kills this process when so many lines have run."""
+
+    def __init__(self, lines: int):
+        self.left = lines
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> "_Countdown":
+        if event == "line":
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self
+
+
+def lines_of_a_save(folder: Path) -> int:
+    """How many lines of Python run in one save, about."""
+    counted = _Countdown(sys.maxsize)
+    run = RunFolder(folder, config_of(), 1)
+    run.metadata["legs"].append({})
+    folder.mkdir(parents=True)
+    state = {"model": {str(i): torch.zeros(2) for i in range(40)}}  # about as many tensors as a victim's state
+    sys.settrace(counted)
+    run.save(state, 1, 0.0)
+    sys.settrace(None)
+    return sys.maxsize - counted.left

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "batches", "models",
     "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
-    "config", "metrics", "shards", "checkpoint", "run", "guards", "updates", "state", "watch", "refusals",
+    "config", "metrics", "shards", "checkpoint", "run", "guards", "suspects", "updates", "state", "watch", "refusals",
     "loop", "__main__", "testbed", "checks", "loop_checks", "wire", "lab",
 )  # fmt: skip
 

@@ -1,5 +1,8 @@
 """A bad moment does no harm: gradients that are not finite, memory that runs out, updates that are blocked."""
 
+import copy
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -76,6 +79,67 @@ def test_raise_names_the_step_and_leaves_the_weights_before_it(value, optimizer,
     with pytest.raises(FloatingPointError, match=f"step {bad_step} is not finite .*examples \\["):
         train(model, DATA, None, Config(steps=8, **options), loss=Poison({bad_step}, value))
     assert same(tensors(model), tensors(before))
+
+
+class Root(nn.Module):
+    """The square root, whose slope at 0 is infinite and below 0 no number."""
+
+    def forward(self, x):
+        return x.clamp(max=4.0).sqrt()
+
+
+class Gate(nn.Module):
+    """Where the root is not needed its slope still counts: infinity times nothing."""
+
+    def forward(self, x):
+        return torch.where(x > 0, x.sqrt(), 0.0)
+
+
+class Moody(nn.Module):
+    """Not a number at its call number `bad` only."""
+
+    def __init__(self, bad):
+        super().__init__()
+        self.left = bad
+
+    def forward(self, x):
+        self.left -= 1
+        return x * (float("nan") if self.left == 0 else 1.0)
+
+
+def poisoned_input() -> TensorData:
+    x = DATA.x.clone()
+    x[20] = float("inf")
+    return TensorData(x, DATA.y)
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize(
+    ("inside", "data", "loss", "suspect"),
+    [
+        ([Root()], DATA, cross_entropy_sum, "the output of 1 (Root) is not finite"),
+        ([Gate(), nn.ReLU()], DATA, cross_entropy_sum, "the gradient of 0.weight is not finite"),
+        ([], poisoned_input(), cross_entropy_sum, "the input is not finite"),
+        ([], DATA, Poison(set(range(3, 99))), "the loss is not finite"),
+        ([Moody(6)], DATA, cross_entropy_sum, "repeated, all in it is finite, so chance has a part in it"),
+    ],
+)
+def test_raise_names_what_was_not_finite_first(inside, data, loss, suspect, accumulation):
+    """The layer is not the last: what comes after it is not finite either, and not named."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 4, bias=False), *copy.deepcopy(inside), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    with torch.no_grad():
+        model[0].weight[0] = 0.0  # Gate is handed a 0
+    with pytest.raises(FloatingPointError, match=re.escape(f"]): {suspect}. The weights are those before it")):
+        train(
+            model,
+            data,
+            None,
+            Config(steps=8, batch_size=64, accumulation=accumulation, lr=1e-3),
+            loss=copy.deepcopy(loss),
+        )
+    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])

@@ -13,6 +13,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from utils.refusals import check_fit, check_ranks
 from utils.run import RunFolder
 from utils.spread import summed_with_last, whole
 from utils.state import State, shortened
+from utils.suspects import first_not_finite
 from utils.watch import Watch
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) → the loss summed over the targets, 0-dim
@@ -150,7 +152,7 @@ def train(
                 terminate = ranks.any(sigterm.asked)
                 save = folder is not None and (state.due(config.save_every) or terminate)
                 if state.must_settle(log_now or validate or save):
-                    state.settle_blocked(order)
+                    state.settle_blocked(order, partial(_suspect, state, train_data, order, loss))
                 if log_now:
                     watch.log_step()
                 if validate:
@@ -238,6 +240,15 @@ def _step_or_explain(state: State, x: Tensor, y: Tensor, loss: Loss, order: Orde
         raise ValueError(
             f"step {state.step + 1}, examples {indices}: {error}. Is a label or token out of range?"
         ) from error
+
+
+def _suspect(state: State, data: Dataset, order: Order, loss: Loss, step: int) -> str:
+    """What in a step, counted from 0, was not finite: the first that any rank finds when it repeats its part of it."""
+    x, y = next(batches(data, order, step, step + 1))
+    parts = micro_batches(x, y, state.parts, state.device)
+    found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
+    suspects = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
+    return f"{suspects[0]} is not finite" if suspects else "repeated, all in it is finite, so chance has a part in it"
 
 
 def _order(data: Dataset, config: Config, ranks: Ranks) -> Order:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 
@@ -100,20 +101,26 @@ class State:
         """
         return self.guard.on_host or self.due(SETTLE_EVERY) or (self.guard.final and watching)
 
-    def settle_blocked(self, order: Order) -> None:
+    def settle_blocked(self, order: Order, suspect: Callable[[int], str] | None = None) -> None:
         """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.
+
+        suspect: says of a step, counted from 0, what in it was not finite; part of the error.
 
         Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
         """
         fresh = int(self.guard.blocked) - self.skipped if self.guard.bad is not None else 0
         if fresh == 0:
             return
+
+        def tell(step: int) -> str:
+            return f": {suspect(step)}" if suspect else ""
+
         if self.guard.final:
             bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
             raise FloatingPointError(
                 f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
-                f"examples {shortened(order.batch(bad))}); the weights are those before it. Look at these examples, "
-                "lower lr or set clip; nonfinite='skip' goes on without such steps"
+                f"examples {shortened(order.batch(bad))}){tell(bad)}. The weights are those before it. Look at these "
+                "examples, lower lr or set clip; nonfinite='skip' goes on without such steps"
             )
         self.skipped += fresh
         self.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
@@ -121,8 +128,8 @@ class State:
         if self.guard.longest >= self.config.max_skips:
             raise FloatingPointError(
                 f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
-                f"(examples {shortened(order.batch(self.step - 1))}); the weights are those before them. Look at the "
-                "data, lower lr, or allow more by max_skips"
+                f"(examples {shortened(order.batch(self.step - 1))}){tell(self.step - 1)}. The weights are those "
+                "before them. Look at the data, lower lr, or allow more by max_skips"
             )
 
     def judge(self, val_loss: float) -> bool:

@@ -72,7 +72,8 @@ def test_a_question_leaves_nothing_behind():
 
 def test_what_is_handed_over_is_not_changed():
     x, items = torch.ones(2), [1]
-    assert ask("spoil(x)", x=x).value.tolist() == [0, 0] and x.tolist() == [1, 1]
+    spoiled = ask("spoil(x)", x=x)
+    assert spoiled.value.tolist() == [0, 0] and spoiled.inputs["x"].tolist() == x.tolist() == [1, 1]
     asked = ask("grow(items)", items=items)
     assert asked.value == 2 and items == [1] and asked.inputs == {"items": [1]}
 

@@ -142,7 +142,7 @@ def _plain(value):
         dense = value.layout == torch.strided and value.device.type != "meta" and not value.is_quantized
         if not dense or str(value.dtype).removeprefix("torch.") not in DTYPES:
             return _other(value)
-        return value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().cpu().contiguous()
+        return value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().cpu()
     for kind in (tuple, list, dict, bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

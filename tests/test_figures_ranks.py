@@ -51,4 +51,4 @@ def test_bytes_per_rank_draws_a_line_a_stage_and_the_memory():
         *lines, memory = axes.lines
         assert [list(line.get_ydata()) for line in lines] == list(stages.values())
         assert list(lines[0].get_xdata()) == [1, 2] and set(memory.get_ydata()) == {7}
-    assert legend(figure) == list(stages) and texts(figure) == [" 7 GB"]
+    assert legend(figure) == list(stages) and texts(figure) == ["7 GB"]

@@ -101,7 +101,7 @@ def _collect(function: FunctionType, parts: dict[str, str]) -> None:
         value = function.__globals__[name]
         if isinstance(value, ModuleType):
             parts[name] = f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
-        elif isinstance(value, FunctionType) and value.__globals__ is function.__globals__:
+        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
             _collect(value, parts)
         elif type(value) in PLAIN:
             parts[name] = f"{name} = {value!r}"

@@ -70,6 +70,6 @@ def bytes_per_rank(ranks: Sequence[int], models: dict[str, dict[str, Sequence[fl
         axes.set_title(model, loc="left")
         axes.set_xticks(ranks[::2], [str(count) for count in ranks[::2]])
     panels[0, 0].set_ylabel("GB per rank: weights,\ngradients, optimizer")
-    panels[0, 0].text(ranks[0], memory, f" {memory:g} GB", va="bottom", fontsize=9)
+    panels[0, 0].text(ranks[-1], 0.95 * memory, f"{memory:g} GB", ha="right", va="top", fontsize=9)
     panels[0, -1].legend(loc="lower left", fontsize=9)
     return fig

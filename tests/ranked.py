@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,7 @@ CASES = {  # name: (model, data, what differs from COMMON): the same on any numb
     "parts": (perceptron, Points, {"batch_size": 10, "accumulation": 2, "drop_last": True, **SGD, "ema": 0.9}),
     "stopping": (perceptron, Points, {**SGD, "batch_size": 10, "lr": 3.0, "patience": 2, "val_every": 3}),
     "sharded": (perceptron, Points, SHARDED),
+    "sharded sgd": (perceptron, Points, {"batch_size": 7, **SGD, "parallel": "fsdp", "weight_decay": 0.1}),
     "sharded masks": (
         transformer,
         Sentences,
@@ -96,6 +98,7 @@ CASES = {  # name: (model, data, what differs from COMMON): the same on any numb
 }
 OTHERS = {  # the same on the same number of ranks
     "noisy": (forgetful, Points, {"batch_size": 10, "lr": 1e-2, "ema": 0.9, "clip": 0.5}),
+    "noisy parts": (forgetful, Points, {"batch_size": 10, "lr": 1e-2, "ema": 0.9, "clip": 0.5, "parallel": "fsdp"}),
     "half": (single, Singles, {"batch_size": 10, "lr": 1e-2, "ema": 0.9}),
 }
 COMMON = {"steps": STEPS, "seed": 3, "log_every": 1, "val_every": 10, "val_batch_size": 13, "save_every": 10}
@@ -174,14 +177,17 @@ def resumed(folder: Path) -> dict:
     return outcome(*run("ten", folder / "run"))
 
 
-def noisy(folder: Path) -> dict:
-    return outcome(*run("noisy", folder / "uninterrupted"))
+def interrupted(folder: Path, case: str) -> dict:
+    """As above, and the same ranks go on."""
+    with suppress(SystemExit):
+        run(case, folder / case, loss=At(17, started().world - 1, send(signal.SIGTERM)))
+    return outcome(*run(case, folder / case))
 
 
-def killed(folder: Path) -> dict:
-    """Rank 1 is killed in step 17, unless torchrun has started it again."""
-    again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
-    return outcome(*run("noisy", folder / "killed", loss=At(0 if again else 17, 1, send(signal.SIGKILL))))
+def killed(folder: Path, case: str, restarts: str) -> dict:
+    """Rank 1 is killed in step 17, when torchrun has started the ranks again this many times."""
+    now = os.environ["TORCHELASTIC_RESTART_COUNT"] == restarts
+    return outcome(*run(case, folder / case, loss=At(17 if now else 0, 1, send(signal.SIGKILL))))
 
 
 def clocked(action: Callable[[Tensor], Tensor], folder: Path) -> Callable[[Tensor], Tensor]:
@@ -241,6 +247,8 @@ def alike(folder: Path) -> dict:
         "raised": refusal(run, "ten", loss=At(5, 1, bad)),
         "skipped": outcome(*run("ten", loss=At(5, 1, bad), nonfinite="skip")),
         "scaled": outcome(*run("half", loss=At(5, 1, bad), precision="fp16")),
+        "skipped in parts": outcome(*run("ten", loss=At(5, 1, bad), nonfinite="skip", parallel="fsdp")),
+        "scaled in parts": outcome(*run("half", loss=At(5, 1, bad), precision="fp16", parallel="fsdp")),
         "too small": refusal(run, "even", batch_size=1),
         "short last batch": refusal(run, "even", batch_size=95),
         "accumulation": refusal(run, "even", batch_size=8, accumulation=8),
@@ -260,4 +268,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     for word in sys.argv[2:]:
         name, *arguments = word.split(":")  # lost:1 is lost(folder, "1")
-        write(folder, name, outcome(*run(name)) if name in CASES else globals()[name](folder, *arguments))
+        plain = name in CASES | OTHERS
+        write(folder, word.replace(":", " "), outcome(*run(name)) if plain else globals()[name](folder, *arguments))

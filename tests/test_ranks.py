@@ -76,12 +76,29 @@ def alone():
         return {case: ranked.outcome(*ranked.run(case)) for case in ranked.CASES}
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def together(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(f"{request.param} ranks")
-    ended = launch(request.param, folder, *ranked.CASES, "evaluated")
-    assert [code for code, _ in ended] == [0] * request.param, ended
-    return {case: results(folder, case) for case in (*ranked.CASES, "evaluated")}
+NOISY = ("noisy", "noisy parts")
+TOGETHER = (*ranked.CASES, "evaluated", *NOISY, *(f"interrupted:{case}" for case in NOISY))
+
+
+def run_together(world: int, folder: Path) -> dict[str, list[dict]]:
+    ended = launch(world, folder, *TOGETHER)
+    assert [code for code, _ in ended] == [0] * world, ended
+    return {case: results(folder, case.replace(":", " ")) for case in TOGETHER}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    return run_together(2, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    return run_together(4, tmp_path_factory.mktemp("four"))
+
+
+@pytest.fixture(params=[2, 4])
+def together(request):
+    return request.getfixturevalue({2: "two", 4: "four"}[request.param])
 
 
 def furthest(history: list[dict], reference: list[dict]) -> float:
@@ -218,20 +235,34 @@ def test_a_checkpoint_in_parts_runs_no_code(in_parts, tmp_path, name):
     assert mark.exists()  # the trap works
 
 
+def require_same_bits(outcomes: list[dict], references: list[dict]) -> None:
+    """But for the examples seen: some of them twice."""
+    for ours, theirs in zip(outcomes, references, strict=True):
+        assert {k: v for k, v in ours.items() if k != "seen"} == {k: v for k, v in theirs.items() if k != "seen"}
+
+
 @pytest.mark.slow
-def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("case", NOISY)
+def test_the_same_ranks_resume_with_the_same_bits(together, case):
     """Dropout included: each rank finds its own random streams again."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    require_same_bits(together[f"interrupted:{case}"], together[case])
+    assert len(together[f"interrupted:{case}"][0]["seen"]) < len(together[case][0]["seen"])  # it did stop
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_same_bits(tmp_path, two):
+    """A run with copies of the model, which is killed and ends; then one with parts of it, likewise."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    line = [*torchrun, SCRIPT, tmp_path, "killed"]
+    line = [*torchrun, SCRIPT, tmp_path, "killed:noisy:0", "killed:noisy parts:1"]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 0, done.stderr
     assert "Signal 9" in done.stderr or "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr, done.stderr
-    assert [code for code, _ in launch(2, tmp_path, "noisy")] == [0, 0]
-    legs = json.loads((tmp_path / "killed" / "run.json").read_text())["legs"]
-    assert [leg["from_step"] for leg in legs] == [0, 10]
-    for ours, theirs in zip(results(tmp_path, "killed"), results(tmp_path, "noisy"), strict=True):
-        assert {k: v for k, v in ours.items() if k != "seen"} == {k: v for k, v in theirs.items() if k != "seen"}
+    for case, restarts, legs in (("noisy", 0, [0, 10, 50]), ("noisy parts", 1, [0, 10])):
+        require_same_bits(results(tmp_path, f"killed {case} {restarts}"), two[case])
+        begun = json.loads((tmp_path / case / "run.json").read_text())["legs"]
+        assert [leg["from_step"] for leg in begun] == legs
+    assert {path.suffix for path in (tmp_path / "noisy parts" / "checkpoints").iterdir()} == {".shards"}
 
 
 @pytest.mark.slow
@@ -241,6 +272,7 @@ def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_sa
         ("lost:1", 1, "RuntimeError: rank 1 is gone (killed?)"),
         ("lost:0", 0, "RuntimeError: rank 0, where the ranks meet, is gone (killed?)"),
         ("failed:1", 1, "RuntimeError: rank 1 stopped with ValueError: step 17, examples ["),
+        ("failed:0", 0, "RuntimeError: rank 0 stopped with ValueError: step 17, examples ["),
     ],
 )
 def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, happens, victim, told):
@@ -274,9 +306,13 @@ def test_a_gradient_that_is_not_finite_on_one_rank_stops_or_skips_on_all(decided
             outcome["raised"] == decided[0]["raised"] and "10 in all" in outcome["raised"]
         )  # the whole batch's examples
         assert outcome["skipped"]["history"][-2]["skipped"] == 1
-        assert furthest(outcome["skipped"]["history"], one_rank_with_nan(nonfinite="skip")["history"]) < 1e-12
+        skipping = one_rank_with_nan(nonfinite="skip")["history"]
+        assert furthest(outcome["skipped"]["history"], skipping) < 1e-12
+        assert outcome["skipped in parts"]["history"][-2]["skipped"] == 1
+        assert furthest(outcome["skipped in parts"]["history"], skipping) < 1e-12
         assert outcome["scaled"]["history"][-2]["skipped"] >= 1
-    for what in ("skipped", "scaled"):
+        assert outcome["scaled in parts"]["history"][-2]["skipped"] == outcome["scaled"]["history"][-2]["skipped"]
+    for what in ("skipped", "scaled", "skipped in parts", "scaled in parts"):
         assert decided[0][what]["weights"] == decided[1][what]["weights"]
         assert decided[0][what]["average"] == decided[1][what]["average"]
         assert decided[0][what]["history"] == decided[1][what]["history"]

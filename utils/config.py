@@ -113,9 +113,6 @@ class Config:
         for name, known in CHOICES.items():
             self._require(getattr(self, name) in known, name, f"choose one of {', '.join(known)}")
 
-        fits = self.parallel != "fsdp" or self.optimizer == "adamw"
-        self._require(fits, "parallel", "torch has no fused SGD for parts of tensors; choose adamw, or ddp")
-
     def _check_type(self, name: str, kind: type) -> None:
         value = getattr(self, name)
         if kind is float and type(value) is int:

@@ -25,7 +25,8 @@ from utils.device import pick_device
 JOIN_SECONDS = 30.0  # how long ranks wait for each other to come
 WAIT_SECONDS = 600.0  # how long a rank waits in a collective for one that is alive
 PULSE_SECONDS = 1.0  # between two signs of life
-GONE_SECONDS = 5.0  # without any: that rank is gone
+GONE_SECONDS = 5.0  # without any, while the rank that looks gives its own: that rank is gone
+READ_SECONDS = 3.0  # how long rank 0, which failed, stays for the others to read why
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets
 _blocks = itertools.count()  # in which this process was joined: a script may train more than once
@@ -153,15 +154,15 @@ def joined(ranks: Ranks):
             yield
             ranks.any(False)  # rank 0 may hold the store: it leaves when all are done
         except BaseException as error:
-            if not _is_lost_connection(error):
-                pulse.say_why(f"{type(error).__name__}: {error}")
-                raise
-            pulse.say_why("")  # not this rank's fault
-            if not (gone := pulse.gone()):
+            lost = _is_lost_connection(error)
+            pulse.say_why("" if lost else f"{type(error).__name__}: {error}")  # "": not this rank's fault
+            gone = pulse.gone() if lost else {}
+            pulse.leave(gone)
+            if not gone:
                 raise
             raise RuntimeError(
-                f"{' and '.join(gone)}. This is rank {ranks.rank}, which cannot go on alone: start all ranks again, and a "
-                "run with a folder goes on from its newest checkpoint (torchrun --max-restarts does so by itself)"
+                f"{' and '.join(gone.values())}. This is rank {ranks.rank}, which cannot go on alone: start all ranks "
+                "again: a run with a folder goes on from its newest checkpoint (torchrun --max-restarts does it by itself)"
             ) from error
 
 
@@ -195,7 +196,7 @@ def _meet(rank: int, world: int, host: str, port: int) -> dist.Store:
     torchrun holds it, also when it starts the ranks again; where something else has set the variables, rank 0 does.
     """
     patience = timedelta(seconds=JOIN_SECONDS)
-    holds = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    holds = _holds_store(rank)
     where = f"{host}:{port} (MASTER_ADDR, MASTER_PORT)"
     try:
         store = _within(JOIN_SECONDS, lambda: dist.TCPStore(host, port, world, holds, patience, wait_for_workers=False))
@@ -213,6 +214,10 @@ def _meet(rank: int, world: int, host: str, port: int) -> dist.Store:
         raise RuntimeError(f"rank {rank} cannot meet the others at {where}: {advice}. ({reason})") from error
     _check_in(rank, world, store)
     return store
+
+
+def _holds_store(rank: int) -> bool:
+    return rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 def _within(seconds: float, make: Callable[[], dist.Store]) -> dist.Store:
@@ -262,6 +267,8 @@ class _Pulse:
         self.ranks, self.stopped = ranks, threading.Event()
         self.store = store.clone()  # a connection of its own: whoever waits on one blocks it
         self.thread = threading.Thread(target=self._beat, daemon=True)
+        self.beats = 0
+        self.said_by_first: str | None = None  # rank 0 may take the store with it
 
     def __enter__(self) -> "_Pulse":
         self.thread.start()
@@ -273,33 +280,50 @@ class _Pulse:
 
     def _beat(self) -> None:
         with suppress(RuntimeError):  # the store has gone, and with it whoever could read this
-            for beat in itertools.count():
-                self.store.set(f"pulse {self.ranks.rank}", str(beat))
+            while True:
+                self.store.set(f"pulse {self.ranks.rank}", str(self.beats))
+                self.said_by_first = self._read("end 0")
+                self.beats += 1
                 if self.stopped.wait(PULSE_SECONDS):
                     return
+
+    def _wait(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:
+        """Wait until it is `over`, or for so many seconds by this rank's own pulse: where a machine is too busy for that,
+        it may be too busy for the others'."""
+        last = self.beats + seconds / PULSE_SECONDS
+        while self.beats < last and self.thread.is_alive() and not over():
+            time.sleep(PULSE_SECONDS / 20)
 
     def say_why(self, reason: str) -> None:
         """Leave word for the others why this rank ends; "" if it only could not go on without them."""
         with suppress(RuntimeError):
             self.store.set(f"end {self.ranks.rank}", reason)
 
-    def gone(self) -> list[str]:
+    def gone(self) -> dict[int, str]:
         """A sentence for each rank that ended with an error of its own, or else that gives no sign of life."""
         others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
         try:
-            if errors := [f"rank {r} stopped with {why}" for r in others if (why := self._read(f"end {r}"))]:
+            if errors := self._errors(others):
                 return errors
-            before = [self._read(f"pulse {rank}") for rank in others]
-            time.sleep(GONE_SECONDS)
-            silent = [r for r, beat in zip(others, before, strict=True) if self._read(f"pulse {r}") == beat]
-            excused = [r for r in silent if self._read(f"end {r}") == ""]
+            before = {rank: self._read(f"pulse {rank}") for rank in others}
+            self._wait(GONE_SECONDS)
+            silent = [r for r in others if self._read(f"pulse {r}") == before[r] and self._read(f"end {r}") is None]
+            told = f"is gone (killed?), {GONE_SECONDS:.0f} s without a sign of life"
+            return self._errors(others) or {rank: f"rank {rank} {told}" for rank in silent}
         except RuntimeError:
-            return ["rank 0, where the ranks meet, is gone (killed?)"]
-        return [
-            f"rank {r} is gone (killed?), {GONE_SECONDS:.0f} s without a sign of life"
-            for r in silent
-            if r not in excused
-        ]
+            why = self.said_by_first
+            return {0: f"rank 0 stopped with {why}" if why else "rank 0, where the ranks meet, is gone (killed?)"}
+
+    def _errors(self, others: list[int]) -> dict[int, str]:
+        return {rank: f"rank {rank} stopped with {why}" for rank in others if (why := self._read(f"end {rank}"))}
+
+    def leave(self, gone: dict[int, str]) -> None:
+        """Note that this rank knows enough. The one that holds the store stays until all but those `gone` do."""
+        with suppress(RuntimeError):
+            self.store.set(f"left {self.ranks.rank}", "")
+            if _holds_store(self.ranks.rank):
+                awaited = [f"left {rank}" for rank in range(self.ranks.world) if rank not in gone]
+                self._wait(2 * GONE_SECONDS if gone else READ_SECONDS, lambda: self.store.check(awaited))
 
     def _read(self, key: str) -> str | None:
         return self.store.get(key).decode() if self.store.check([key]) else None

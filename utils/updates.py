@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.sgd import sgd
 
 from utils.config import Config
 from utils.spread import local
@@ -32,13 +34,35 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
         groups = [group for group in groups if group["params"]]
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
-    optimizer = torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, fused=True)
+    kind = SGDOfParts if isinstance(trained[0], DTensor) else torch.optim.SGD
+    optimizer = kind(groups, lr=config.lr, momentum=config.momentum, fused=True)
     if config.momentum:
         for p in (
             trained
         ):  # fused SGD leaves its buffers unset if the first step is blocked; from zero they come out the same
             optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
     return optimizer
+
+
+class SGDOfParts(torch.optim.SGD):
+    """SGD for parameters that ranks hold in parts: each steps its own, by the fused kernel, which takes no DTensor."""
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            buffers = [self.state[p]["momentum_buffer"] for p in moved] if group["momentum"] else []
+            sgd(
+                local(moved),
+                local(p.grad for p in moved),
+                local(buffers) or [None] * len(moved),
+                fused=True,
+                found_inf=getattr(self, "found_inf", None),
+                **{
+                    name: group[name]
+                    for name in ("lr", "momentum", "weight_decay", "dampening", "nesterov", "maximize")
+                },
+            )
 
 
 def lr_factor(config: Config, step: int) -> float:

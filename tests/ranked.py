@@ -145,7 +145,7 @@ def run(case: str, folder: Path | None = None, loss=cross_entropy_sum, **changes
 def outcome(result: Result, data: Dataset) -> dict:
     return {
         "history": [{k: v for k, v in record.items() if k != MEASURED} for record in result.history],
-        "seen": data.seen[2:],  # two are tried beforehand
+        "seen": data.seen[2 if started().world == 1 else 4 :],  # the others are tried beforehand
         "steps": result.steps,
         "best": result.best,
         "stopped": result.stopped_early,

@@ -134,6 +134,7 @@ def train(
         check_ranks(ranks, config, order, val_data, run)
         state = State(model, config, device, ranks)
         check_fit(state, train_data, loss, "train_data")
+        state.rehearse(train_data)
         if val_data is not None:
             check_fit(state, val_data, loss, "val_data")
         if folder:

@@ -36,6 +36,17 @@ def with_summed_gradients(model: nn.Module, ranks: Ranks, device: torch.device) 
     return copies
 
 
+def settle_layout(forward: Callable, x: Tensor) -> None:
+    """A forward and a backward pass of DDP before the first step; leaves gradients and moves random streams and buffers.
+
+    DDP packs gradients into buckets anew after its first backward, in the order in which that had them ready. Where a
+    gradient lies decides in which order its addends are summed over more than two ranks. A resumed run would begin with
+    the first packing, in the middle of one that was not interrupted, and round differently.
+    """
+    if isinstance(forward, DistributedDataParallel):
+        forward(x).sum().backward()
+
+
 def _sum(group: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """The sum over ranks, where DDP's own would divide it by their number.
 

@@ -8,14 +8,15 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
-from utils.batches import Order, derive_seed
+from utils.batches import Order, derive_seed, first_examples
 from utils.config import Config, differences
 from utils.device import autocast, rng_state, seed_everything, set_rng_state
 from utils.guards import Guard, Rewind
 from utils.metrics import Mean
 from utils.ranks import ALONE, Ranks
-from utils.spread import fill, shard_like, shard_state, sharded, start_alike, with_summed_gradients
+from utils.spread import fill, settle_layout, shard_like, shard_state, sharded, start_alike, with_summed_gradients
 from utils.updates import Ema, Schedule, lr_factor, make_optimizer
 
 SETTLE_EVERY = 50  # steps, on a GPU
@@ -72,6 +73,16 @@ class State:
         if model is None or self.model is self.callers:
             return model
         return fill(self.callers if model is self.model else copy.deepcopy(self.callers).eval(), model)
+
+    def rehearse(self, data: Dataset) -> None:
+        """What must have happened once before the first step, also of a resumed run; leaves no trace in the weights."""
+        if self.ranks.world == 1:
+            return
+        before = Rewind(self.buffers)
+        with self.autocast:
+            settle_layout(self.forward, first_examples(data, 2)[0].to(self.device))
+        self.optimizer.zero_grad()
+        before.restore()
 
     def halve_micro_batches(self, before: Rewind) -> None:
         """Forget the attempt at this step, and make its parts half as large from here on.

@@ -78,11 +78,11 @@ class State:
         """What must have happened once before the first step, also of a resumed run; leaves no trace in the weights."""
         if self.ranks.world == 1:
             return
-        before = Rewind(self.buffers)
+        untouched = Rewind(self.buffers)
         with self.autocast:
             settle_layout(self.forward, first_examples(data, 2)[0].to(self.device))
         self.optimizer.zero_grad()
-        before.restore()
+        untouched.restore()
 
     def halve_micro_batches(self, before: Rewind) -> None:
         """Forget the attempt at this step, and make its parts half as large from here on.

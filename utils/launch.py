@@ -162,8 +162,9 @@ def on_ranks(
     ended = [Ended(*parts) for parts in zip(codes, outputs, results, strict=True)]
     failed = [rank for rank, code in enumerate(codes) if code]
     if check and failed:
+        first = outputs[failed[0]].strip().rpartition("\n")[2]
         last = "\n".join(f"rank {rank} ended with {codes[rank]}: {outputs[rank][-800:]}" for rank in failed)
-        raise RuntimeError(f"{len(failed)} of {world} ranks failed\n{last}")
+        raise RuntimeError(f"{len(failed)} of {world} ranks failed: {first}\n{last}")
     return ended
 
 

@@ -1,0 +1,25 @@
+# replaces: code-adamw
+# caught by: check-adamw
+# says: 2 shrinks by the share 0.1 · 0.5
+
+
+class AdamW(Optimizer):
+    def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+        super().__init__(parameters, lr)
+        self.betas = betas
+        self.eps = eps
+        self.weight_decay = weight_decay
+
+    @torch.no_grad()
+    def step(self):
+        beta1, beta2 = self.betas
+        for p, state in zip(self.parameters, self.state):
+            if p.grad is None:
+                continue
+            g = p.grad
+            p *= 1 - self.weight_decay
+            t = state["t"] = state.get("t", 0) + 1
+            state["m"] = beta1 * state.get("m", 0) + (1 - beta1) * g
+            state["v"] = beta2 * state.get("v", 0) + (1 - beta2) * g**2
+            m, v = state["m"] / (1 - beta1**t), state["v"] / (1 - beta2**t)
+            p -= self.lr * m / (v.sqrt() + self.eps)

@@ -1,0 +1,11 @@
+# replaces: code-clip
+# caught by: check-clip
+# says: the factor has norm + 1e-6 below
+
+
+def clip_gradients(parameters, max_norm):
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = math.sqrt(sum(g.square().sum().item() for g in gradients))
+    for g in gradients:
+        g.mul_(min(1.0, max_norm / norm))
+    return norm

@@ -1,0 +1,19 @@
+# replaces: code-momentum
+# caught by: check-momentum
+# says: by hand: b = 1.1
+
+
+class Momentum(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
+        super().__init__(parameters, lr)
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+
+    @torch.no_grad()
+    def step(self):
+        for p, state in zip(self.parameters, self.state):
+            if p.grad is None:
+                continue
+            g = p.grad + self.weight_decay * p
+            state["b"] = self.momentum * state.get("b", 0) + g
+            p -= self.lr * (g + self.momentum * state["b"])

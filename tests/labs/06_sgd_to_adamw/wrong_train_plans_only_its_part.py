@@ -1,0 +1,19 @@
+# replaces: code-train
+# caught by: check-train
+# says: the schedule is that of the whole plan
+
+
+def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):
+    stop = steps if stop is None else stop
+    losses, norms, rates = [], [], []
+    for t in range(first, stop):
+        optimizer.lr = peak * warmup_cosine(t, warmup, stop, floor)
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        norm = clip_gradients(model.parameters(), max_norm)
+        optimizer.step()
+        losses.append(loss.item())
+        norms.append(float(norm))
+        rates.append(optimizer.lr)
+    return {"loss": losses, "norm": norms, "lr": rates}

@@ -8,13 +8,15 @@ it is the same for any number of workers.
 import hashlib
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.sharedctypes import RawArray
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from utils.device import rng_state, set_rng_state
 
@@ -100,11 +102,15 @@ class Order:
         return self.lend and self.world > 1 and self.rank >= len(self.batch(step))
 
 
+_FAILED = "could not fetch example"
+
+
 class _Fetch(Dataset):
     """Answers (epoch, indices) with a batch, whoever asks: this process or a worker."""
 
-    def __init__(self, dataset: Dataset, seed: int):
+    def __init__(self, dataset: Dataset, seed: int, workers: int = 0):
         self.dataset, self.seed = dataset, seed
+        self.at_work = RawArray("q", workers)  # the example that each worker fetches; shared with this process
 
     def __getitems__(self, key: tuple[int, torch.Tensor | list[int]]):
         epoch, indices = key
@@ -117,11 +123,16 @@ class _Fetch(Dataset):
             set_rng_state(kept)
 
     def _example(self, epoch: int, index: int):
+        if worker := get_worker_info():
+            self.at_work[worker.id] = index
         seed = derive_seed(self.seed, "example", epoch, index)
         torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
         random.seed(seed)
-        return self.dataset[index]
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            raise RuntimeError(f"{_FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,7 @@ def batches(
     workers: int = 0,
     prefetch: int = 2,
     persistent: bool = True,
+    timeout: float = 0,
     pin: bool = False,
 ) -> Iterator:
     """The batches of steps `start` … `stop` - 1, the same for any number of workers and any `start`.
@@ -154,9 +166,12 @@ def batches(
     and Python seeded for (seed, epoch, index); a generator of its own that it carries along is outside this promise.
 
     workers: processes that fetch ahead, `prefetch` batches each. persistent: keep them over epochs instead of starting
-    new ones. pin: hand out page-locked memory, which a GPU copies from without waiting.
+    new ones. timeout: seconds to wait for a worker's batch; 0 waits for ever. pin: hand out page-locked memory, which a GPU
+    copies from without waiting.
+
+    Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or the time is over.
     """
-    fetch = _Fetch(dataset, order.seed)
+    fetch = _Fetch(dataset, order.seed, workers)
     if workers == 0:
         for step in range(start, stop):
             batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
@@ -171,16 +186,64 @@ def batches(
             num_workers=workers,
             prefetch_factor=prefetch,
             collate_fn=_as_is,
+            timeout=timeout,
             pin_memory=pin,
             worker_init_fn=_leave_signals_to_the_loop,
             generator=torch.Generator(),  # else starting the loader draws from the global stream
         )
-        fetched = iter(loader)
+        fetched, arrived = iter(loader), 0
         try:
-            yield from fetched
+            for batch in fetched:
+                arrived += 1
+                yield batch
+        except RuntimeError as error:
+            raise _explained(error, fetch, fetched, arrived) from error
         finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
             fetched._shutdown_workers()
+            for process in fetched._workers:
+                process.kill()  # one that hangs has not ended
         first = last
+
+
+@contextmanager
+def telling(stream: Generator):
+    """Hand out `stream`, which batches() made, and close it in the end.
+
+    When a worker process ends, torch raises an error from a signal handler: wherever this process happens to be. It is
+    handed back to the stream, which knows what the worker was fetching.
+    """
+    try:
+        yield stream
+    except RuntimeError as error:
+        if "DataLoader worker" in str(error):
+            stream.throw(error)
+        raise
+    finally:
+        stream.close()
+
+
+def _explained(error: RuntimeError, fetch: _Fetch, fetched: Iterator, arrived: int) -> RuntimeError:
+    """The error of a DataLoader with the example it is about; arrived: how many batches have."""
+    text, processes = str(error), fetched._workers
+    if _FAILED in text:  # last in the worker's traceback
+        return RuntimeError(_FAILED + text.rpartition(_FAILED)[2].rstrip())
+    for process, example in zip(processes, fetch.at_work, strict=True):
+        if process.exitcode:
+            return RuntimeError(
+                f"the worker that fetched example {example} ended ({_end(process.exitcode)}). Fetch that example by hand, "
+                "or train with workers=0, to see why; it may also have run out of memory"
+            )
+    if "timed out" in text:
+        example = fetch.at_work[arrived % len(processes)]  # they take turns
+        return RuntimeError(
+            f"a worker has not come back with its batch ({text}): it is at example {example}. Fetch that example by hand to "
+            "see what it waits for, or raise worker_timeout"
+        )
+    return error
+
+
+def _end(exitcode: int) -> str:
+    return f"exit code {exitcode}" if exitcode > 0 else signal.Signals(-exitcode).name
 
 
 def _as_is(batch):

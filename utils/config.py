@@ -75,6 +75,8 @@ class Config:
     """batches each worker fetches ahead"""
     persistent_workers: bool = True
     """keep the workers from epoch to epoch"""
+    worker_timeout: float = 600.0
+    """seconds to wait for a batch from the workers before that is an error; 0 waits for ever"""
     log_every: int = 50
     """steps between log records, one more after the last step; a GPU is waited for only then"""
     save_every: int = 500
@@ -95,7 +97,7 @@ class Config:
             1: ("steps", "batch_size", "accumulation", "val_batch_size", "log_every", "keep", "prefetch", "max_skips"),
             0: (
                 *("seed", "warmup", "workers", "patience", "val_every", "save_every"),
-                *("weight_decay", "clip", "min_delta", "dollars_per_hour", "peak_flops", "final_lr"),
+                *("weight_decay", "clip", "min_delta", "dollars_per_hour", "peak_flops", "final_lr", "worker_timeout"),
             ),
         }
         for least, names in at_least.items():
@@ -138,7 +140,7 @@ CHOICES = {
 # resumed with other values of these.
 WATCHING = frozenset(
     {
-        *("workers", "prefetch", "persistent_workers", "log_every", "save_every", "keep"),
+        *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
         *("dollars_per_hour", "peak_flops", "progress", "parallel"),
     }
 )

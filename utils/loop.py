@@ -12,7 +12,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import Dataset
 
-from utils.batches import CPU, Order, batches, device_of, require_dataset
+from utils.batches import CPU, Order, batches, device_of, require_dataset, telling
 from utils.config import Config
 from utils.device import autocast, deterministic_algorithms, own_random_streams
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, is_out_of_memory
@@ -143,7 +143,7 @@ def train(
                 state.load_state_dict(saved)
             folder.begin(state.step, device)
             log.resume(state.step)
-        with Watch(state, order, log) as watch, closing(_stream(train_data, order, state)) as stream:
+        with Watch(state, order, log) as watch, telling(_stream(train_data, order, state)) as stream:
             watch.count_flops(train_data, loss)
             for x, y in stream:
                 _step_or_explain(state, x, y, loss, order)
@@ -187,6 +187,7 @@ def evaluate(
     batch_size: int = 256,
     precision: str = "fp32",
     workers: int = 0,
+    worker_timeout: float = 0,
     loss: Loss = cross_entropy_sum,
     ranks: Ranks = ALONE,
 ) -> Scores:
@@ -200,8 +201,9 @@ def evaluate(
         len(data), batch_size, shuffle=False, device=device_of(data), rank=ranks.rank, world=ranks.world, lend=True
     )
     nats, right, classes = Mean(device), Mean(device), True
-    stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, pin=device.type == "cuda")
-    with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):
+    pin = device.type == "cuda"
+    stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, timeout=worker_timeout, pin=pin)
+    with evaluating(model), own_random_streams(), torch.no_grad(), telling(stream):
         for step, (x, y) in enumerate(stream):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
             with autocast(device, precision):
@@ -260,13 +262,26 @@ def _order(data: Dataset, config: Config, ranks: Ranks) -> Order:
 def _stream(data: Dataset, order: Order, state: State) -> Iterator[tuple[Tensor, Tensor]]:
     config = state.config
     stop = state.step if state.stopped_early else config.steps
-    pin = state.device.type == "cuda"
-    workers, prefetch, persistent = config.workers, config.prefetch, config.persistent_workers
-    return batches(data, order, state.step, stop, workers=workers, prefetch=prefetch, persistent=persistent, pin=pin)
+    return batches(
+        data,
+        order,
+        state.step,
+        stop,
+        workers=config.workers,
+        prefetch=config.prefetch,
+        persistent=config.persistent_workers,
+        timeout=config.worker_timeout,
+        pin=state.device.type == "cuda",
+    )
 
 
 def _as_in(config: Config) -> dict:
-    return {"batch_size": config.val_batch_size, "precision": config.precision, "workers": config.workers}
+    return {
+        "batch_size": config.val_batch_size,
+        "precision": config.precision,
+        "workers": config.workers,
+        "worker_timeout": config.worker_timeout,
+    }
 
 
 def _keep_best(state: State, folder: RunFolder | None) -> dict | None:

@@ -2,10 +2,12 @@
 
 from torture.files import hostile, swapped, torn
 from torture.kill import kill
+from torture.workers import workers
 
 TRIALS = {  # name: (trial, count of the long form, of the short one)
     "kill": (kill, 200, 12),
     "torn": (torn, 50, 3),
     "swapped": (swapped, 20, 3),
     "hostile": (hostile, 50, 10),
+    "workers": (workers, 40, 4),
 }

@@ -80,6 +80,17 @@ class Victim:
         os.close(self.pipe)
         return os.waitstatus_to_exitcode(ended[1])
 
+    def left_behind(self) -> bool:
+        """Whether a process that it started lives on after its end, seconds later; it is killed then."""
+        for _ in range(100):
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return False
+            time.sleep(0.1)
+        os.killpg(self.pid, signal.SIGKILL)
+        return True
+
 
 def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | None = None) -> Victim:
     """Fork a process that does `work`, with what it prints in `log`.
@@ -93,6 +104,7 @@ def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | N
         return Victim(pid, reading)
     code = 1
     try:  # nothing may return from here into the parent's code
+        os.setpgid(0, 0)  # its workers are in this group too
         os.close(reading)
         output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)

@@ -57,7 +57,7 @@ ZERO = "            state.optimizer.zero_grad()\n            losses"
 BACKWARD = "                part.backward(state.scaler.scale(targets.clamp(min=1).to(part.dtype).reciprocal()))\n"
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
 SHARE = "targets.clamp(min=1).to(part.dtype).reciprocal()"
-WITH = "with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):"
+WITH = "with evaluating(model), own_random_streams(), torch.no_grad(), telling(stream):"
 # On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
 GPU = (("guards.py", 'device.type == "cpu"', "False"),)
 AT_ONCE = (("state.py", "SETTLE_EVERY = 50", "SETTLE_EVERY = 1"),)
@@ -137,13 +137,13 @@ PLANTED = (
         11,
         "eval() forgotten in validation",
         loop_checks.validates_in_eval_mode,
-        *("loop.py", WITH, "with own_random_streams(), torch.no_grad(), closing(stream):"),
+        *("loop.py", WITH, "with own_random_streams(), torch.no_grad(), telling(stream):"),
     ),
     planted(
         12,
         "no_grad forgotten in validation",
         loop_checks.validation_keeps_no_graph,
-        *("loop.py", WITH, "with evaluating(model), own_random_streams(), closing(stream):"),
+        *("loop.py", WITH, "with evaluating(model), own_random_streams(), telling(stream):"),
     ),
     planted(
         15,
@@ -614,7 +614,7 @@ PLANTED = (
         None,
         "validation seeds the model's streams",
         loop_checks.watching_changes_nothing,
-        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad(), closing(stream):"),
+        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad(), telling(stream):"),
     ),
     planted(
         None,
@@ -748,7 +748,7 @@ PLANTED = (
         None,
         "resumed at the start of the data",
         resumes["position in the data"],
-        *("loop.py", "batches(data, order, state.step, stop,", "batches(data, order, 0, stop - state.step,"),
+        *("loop.py", "        state.step,\n        stop,\n", "        0,\n        stop - state.step,\n"),
     ),
     planted(
         None,

@@ -193,6 +193,7 @@ def evaluate(
 ) -> Scores:
     """Average over every example of `data`, in order, changing nothing: not the modes, the buffers, or a random stream.
 
+    workers fetch the batches, if there are any; to wait for one longer than worker_timeout seconds is an error (0: never).
     Of several ranks each takes its share of every batch, and all return the scores of the whole.
     """
     require_dataset(data, "data")

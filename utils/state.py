@@ -122,15 +122,12 @@ class State:
         fresh = int(self.guard.blocked) - self.skipped if self.guard.bad is not None else 0
         if fresh == 0:
             return
-
-        def tell(step: int) -> str:
-            return f": {suspect(step)}" if suspect else ""
-
         if self.guard.final:
             bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
+            because = f": {suspect(bad)}" if suspect else ""
             raise FloatingPointError(
                 f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
-                f"examples {shortened(order.batch(bad))}){tell(bad)}. The weights are those before it. Look at these "
+                f"examples {shortened(order.batch(bad))}){because}. The weights are those before it. Look at these "
                 "examples, lower lr or set clip; nonfinite='skip' goes on without such steps"
             )
         self.skipped += fresh
@@ -139,8 +136,8 @@ class State:
         if self.guard.longest >= self.config.max_skips:
             raise FloatingPointError(
                 f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
-                f"(examples {shortened(order.batch(self.step - 1))}){tell(self.step - 1)}. The weights are those "
-                "before them. Look at the data, lower lr, or allow more by max_skips"
+                f"(examples {shortened(order.batch(self.step - 1))}); the weights are those before them. Look at the "
+                "data, lower lr, or allow more by max_skips"
             )
 
     def judge(self, val_loss: float) -> bool:

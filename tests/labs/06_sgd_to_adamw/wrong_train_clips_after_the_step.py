@@ -1,6 +1,6 @@
 # replaces: code-train
 # caught by: check-train
-# says: the clip stands between backward and step
+# says: clip between backward and step
 
 
 def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):

@@ -1,6 +1,6 @@
 # replaces: code-train
 # caught by: check-train
-# says: loss and norm are those before
+# says: note loss and norm as they were before
 
 
 def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):

@@ -1,6 +1,6 @@
 # replaces: code-train
 # caught by: check-train
-# says: the rate is set before the step
+# says: set the rate before the step
 
 
 def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):

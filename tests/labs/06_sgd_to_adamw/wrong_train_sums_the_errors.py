@@ -1,6 +1,6 @@
 # replaces: code-train
 # caught by: check-train
-# says: of the gradients of this step alone
+# says: the mean squared error of the weights as they were given
 
 
 def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):

@@ -1,6 +1,6 @@
 # replaces: code-train
 # caught by: check-train
-# says: got:
+# says: zero before backward
 
 
 def train(model, optimizer, x, y, peak, warmup, steps, floor, max_norm, first=0, stop=None):

@@ -1,7 +1,7 @@
 # replaces: code-stochastic
 # caught by: check-stochastic
 # says: 'global generator untouched': False
-# says: generator=generator
+# says: a draw for each element
 
 
 def stochastic(x, form, generator):

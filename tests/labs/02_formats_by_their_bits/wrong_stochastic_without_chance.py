@@ -1,7 +1,7 @@
 # replaces: code-stochastic
 # caught by: check-stochastic
 # says: 'same for another': True
-# says: some must
+# says: all chance comes from generator
 
 
 def stochastic(x, form, generator):

@@ -1,0 +1,24 @@
+# replaces: code-train
+# caught by: check-train
+# says: the first step
+
+
+def example_loss(logits: list[Value], label: int) -> Value:
+    """The cross-entropy of one example: log of the sum of exp(logit), less the logit of the label; logits of any size."""
+    largest = max(logit.data for logit in logits)
+    return sum((logit - largest).exp() for logit in logits).log() + largest - logits[label]
+
+
+def train(net: MLP, points: list[list[float]], labels: list[int], steps: int, rate: float) -> list[float]:
+    """Gradient descent on the mean loss over all points; changes net. Returns the losses before each of the steps."""
+    losses = []
+    for _ in range(steps):
+        examples = [example_loss(net(point), label) for point, label in zip(points, labels, strict=True)]
+        loss = sum(examples) * (1 / len(examples))
+        for value in net.parameters():
+            value.grad = 0.0
+        backward(loss)
+        for value in net.parameters():
+            value = value - rate * value.grad
+        losses.append(loss.data)
+    return losses

@@ -213,7 +213,11 @@ def lost(folder: Path, rank: str) -> None:
 
 
 def failed(folder: Path, rank: str) -> None:
-    ends(folder, rank, fail)
+    """The one that fails does not linger on its way out, as some programs do not."""
+    try:
+        ends(folder, rank, fail)
+    except ValueError:
+        os._exit(1)
 
 
 def cannot_meet(folder: Path, processes: str) -> None:

@@ -9,11 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import ranked
 import torch
+import torch.distributed as dist
 
 from utils import checkpoint, ranks, shards
 from utils.config import Config
@@ -377,6 +379,15 @@ def test_ranks_that_cannot_meet_say_why(tmp_path):
     message = f"rank 2 of 3 did not come within {patience} s"
     assert all(message in line or "cannot meet" in line for line in last["one too few"])
     assert any(message in line for line in last["one too few"])
+
+
+def test_a_rank_that_waits_where_rank_0_has_given_up_says_so():
+    held = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)]
+    threading.Timer(0.5, held.clear).start()
+    with pytest.raises(
+        RuntimeError, match=r"rank 1 cannot meet the others .* rank 0, .* has given up; look at its output"
+    ):
+        ranks._meet(1, 2, "127.0.0.1", held[0].port)
 
 
 def test_memory_that_runs_out_on_one_of_several_ranks():

@@ -212,7 +212,12 @@ def _meet(rank: int, world: int, host: str, port: int) -> dist.Store:
             else "is rank 0 running, and is it rank 0 that listens there? Look at its output, or choose another MASTER_PORT"
         )
         raise RuntimeError(f"rank {rank} cannot meet the others at {where}: {advice}. ({reason})") from error
-    _check_in(rank, world, store)
+    try:
+        _check_in(rank, world, store)
+    except dist.DistError as error:  # the store has gone
+        raise RuntimeError(
+            f"rank {rank} cannot meet the others at {where}: rank 0, which listened there, has given up; look at its output"
+        ) from error
     return store
 
 

@@ -1,5 +1,6 @@
 """The README says what is true: its commands run, its counts are counted, its links lead somewhere."""
 
+import json
 import os
 import re
 import shlex
@@ -91,3 +92,16 @@ def test_links_lead_to_files():
 def test_the_map_names_every_module():
     modules = {path.stem for path in (ROOT / "utils").glob("*.py")} - {"__init__"}
     assert modules == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| … .*?\|", README, re.M))))
+
+
+LABS = sorted((ROOT / "labs").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda path: path.stem)
+def test_each_lab_is_in_the_table_with_its_points_and_linked_by_its_lecture(lab):
+    solution = json.loads((ROOT / "solutions" / lab.name).read_text())
+    points = sum(cell["metadata"].get("points", 0) for cell in solution["cells"])
+    row = next(line for line in README.splitlines() if f"](labs/{lab.name})" in line)
+    assert row.startswith(f"| [{lab.stem.split('_')[0]}]") and row.endswith(f"| {points} |")
+    (lecture,) = (ROOT / "notebooks").glob(f"{lab.name[:2]}_*.ipynb")
+    assert f"](../labs/{lab.name})" in lecture.read_text()

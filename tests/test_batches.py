@@ -149,7 +149,7 @@ def test_ctrl_c_ends_the_workers_too():
     """Workers leave signals to the loop; when it ends, however it ends, they must."""
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], start_new_session=True, stderr=subprocess.PIPE)
     try:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -431,7 +431,7 @@ def start_child(file: OutsideFile) -> subprocess.Popen:
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -455,8 +455,8 @@ def test_of_two_processes_one_downloads_and_the_other_waits(server, cached):
     second = start_child(server.file())
     assert "another process is downloading" in second.stdout.readline()
     go_on.set()
-    assert first.communicate(timeout=60)[0].strip() == str(cached)
-    assert second.communicate(timeout=60)[0].strip() == str(cached)
+    assert first.communicate(timeout=600)[0].strip() == str(cached)
+    assert second.communicate(timeout=600)[0].strip() == str(cached)
     assert len(server.requests) == 1 and cached.read_bytes() == CONTENT
 
 
@@ -468,7 +468,7 @@ def test_killed_download_is_resumed_by_the_next_process(server, cached):
     # The first bytes may still sit in the child's buffer; what matters is that nothing but a part is there.
     wait_until(part.exists)
     child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=60)
+    child.communicate(timeout=600)
     kept = part.stat().st_size
     assert not cached.exists()
     server.behave = send

@@ -65,8 +65,8 @@ def lives(process: int) -> bool:
 
 
 def gone(processes: list[int]) -> bool:
-    """Whether they are all gone within ten seconds: a killed process stays for as long as its parent has not looked."""
-    deadline = time.monotonic() + 10
+    """Whether they are all gone within a minute: a killed process stays for as long as its parent has not looked."""
+    deadline = time.monotonic() + 60
     while any(map(lives, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not any(map(lives, processes))
@@ -132,7 +132,7 @@ def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
     asking = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
     path = Path(asking.stdout.readline().strip())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while len(list(tmp_path.glob("r*"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     processes = [int(file.read_text()) for file in tmp_path.iterdir()]

@@ -50,7 +50,7 @@ def test_make_lab_opens_a_server_that_answers():
     options = "--allow-root --no-browser --port=8941 --ServerApp.token=here"
     server = subprocess.Popen(["make", "lab", f"LAB={options}"], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while True:
             assert server.poll() is None and time.monotonic() < deadline
             try:

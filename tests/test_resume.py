@@ -137,7 +137,7 @@ def test_killed_twice_and_started_again_it_ends_with_the_same_bits(tmp_path, ref
     for _ in range(2):
         process = start(run)
         before = len(history(run)) if run.exists() and (run / "log.jsonl").exists() else 0
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not (run / "log.jsonl").exists() or len(history(run)) < before + 4:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.002)

@@ -79,6 +79,14 @@ class Singles(Points):
         self.x = self.x.float()
 
 
+class Spoilt(Points):
+    """One of them is not finite, and so one rank's alone."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.x[50] = float("nan")
+
+
 SGD = {"optimizer": "sgd", "lr": 0.1}
 SHARDED = {"parallel": "fsdp", "batch_size": 10, "accumulation": 2, "drop_last": True, "lr": 1e-2, "weight_decay": 0.1}
 CASES = {  # name: (model, data, what differs from COMMON): the same on any number of ranks
@@ -100,6 +108,7 @@ OTHERS = {  # the same on the same number of ranks
     "noisy": (forgetful, Points, {"batch_size": 10, "lr": 1e-2, "ema": 0.9, "clip": 0.5}),
     "noisy parts": (forgetful, Points, {"batch_size": 10, "lr": 1e-2, "ema": 0.9, "clip": 0.5, "parallel": "fsdp"}),
     "half": (single, Singles, {"batch_size": 10, "lr": 1e-2, "ema": 0.9}),
+    "spoilt": (perceptron, Spoilt, SHARDED | {"val_every": 0}),
 }
 COMMON = {"steps": STEPS, "seed": 3, "log_every": 1, "val_every": 10, "val_batch_size": 13, "save_every": 10}
 COMMON["deterministic"] = False  # a CPU is so by itself, and to switch it on takes seconds of imports
@@ -249,6 +258,8 @@ def alike(folder: Path) -> dict:
     data, config = Points(), Config(steps=3, batch_size=8, device="cpu")
     return {
         "raised": refusal(run, "ten", loss=At(5, 1, bad)),
+        "spoilt": refusal(run, "spoilt", parallel="ddp"),
+        "spoilt in parts": refusal(run, "spoilt"),
         "skipped": outcome(*run("ten", loss=At(5, 1, bad), nonfinite="skip")),
         "scaled": outcome(*run("half", loss=At(5, 1, bad), precision="fp16")),
         "skipped in parts": outcome(*run("ten", loss=At(5, 1, bad), nonfinite="skip", parallel="fsdp")),

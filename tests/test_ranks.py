@@ -320,6 +320,15 @@ def test_a_gradient_that_is_not_finite_on_one_rank_stops_or_skips_on_all(decided
         assert decided[0][what]["history"] == decided[1][what]["history"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["spoilt", "spoilt in parts"])
+def test_the_rank_that_holds_what_is_not_finite_is_named_by_all(decided, parallel):
+    """Its first part of the batch is bad and the others' is not: all repeat all parts, or they would wait for each other."""
+    for outcome in decided:
+        assert "the gradient of step 7 is not finite" in outcome[parallel]
+        assert "10 in all]): the input on rank 1 is not finite. The weights are" in outcome[parallel], outcome[parallel]
+
+
 # ---- bad input: an error on every rank, never a hang ----------------------------------------------------------------
 
 

@@ -252,6 +252,7 @@ def _suspect(state: State, data: Dataset, order: Order, loss: Loss, step: int) -
     parts = micro_batches(x, y, state.parts, state.device)
     found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
     suspects = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
+    suspects.sort(key=lambda what: what.startswith("the gradient"))  # with fsdp all ranks have one rank's bad gradient
     return f"{suspects[0]} is not finite" if suspects else "repeated, all in it is finite, so chance has a part in it"
 
 

@@ -50,9 +50,7 @@ def first_not_finite(
                 total = loss(model(x), y)
             look("the loss", total)
             total.backward()
-            if found:
-                return found[0]
-        return None
+        return next(iter(found), None)  # not before all parts are done: other ranks may be waiting in theirs
     finally:
         before.restore()
         for hook in hooks:

@@ -1,130 +1,187 @@
-"""What `train` costs per step over a loop written by hand: run it on demand, `python tests/bench_loop.py`.
+"""What `train` and other frameworks cost per step over loops by hand: run it on demand, `python tests/bench_loop.py`.
 
-CPU time of the process (wall time on a shared machine says little), one thread, all loops on the same data, model and
-optimizer. Every round runs every loop, in an order that is reversed every other round; differences are taken within a
-round, and the median and range over rounds are printed.
+CPU time of the process (wall time on a shared machine says little), one thread, all loops on the same model, batches and
+optimizer. Every round runs every loop, in an order that is reversed every other round. A loop is held against the one by
+hand that does the same maths, in the same round; the median and range over rounds are printed. Before that each of them
+must reach the weights of the one by hand.
 
-- bare: zero_grad, forward, backward, step
-- by hand: the same maths as `train` (global-norm clipping and a running average of the weights), no bookkeeping
-- train: everything on: schedule, guard against gradients that are not finite, sums, random streams, log every 50 steps
+- by hand: zero_grad, forward, backward, AdamW; with a clip of the gradient's global norm, a running average of the weights
+  (EMA), a schedule of the rate, where the loop it is held against has them
+- train: everything on, in a run folder: all of these, the guard against gradients that are not finite, sums of the loss,
+  random streams, deterministic kernels, SIGTERM, retry when memory runs out, a log record every 50 steps. (A checkpoint is
+  written after the last step, which is not counted: when it is due, it costs what it costs.)
+- the frameworks that are installed, each with what it does by default (tests/peers/requirements.txt says how to install
+  them): in the smallest model, where it shows most
 """
 
 import argparse
+import contextlib
+import gc
+import io
 import statistics
+import tempfile
 import time
 from functools import partial
 
 import torch
 import torch.nn.functional as F
+from peers import installed
+from peers.job import CLIP, DECAY, LR, Job, Loop
 
-from utils.batches import Order, batches
 from utils.data import TensorData
 from utils.device import git_commit
 from utils.loop import Config, train
 from utils.models import GPT, MLP
+from utils.updates import lr_factor
 
-CLIP, DECAY, LR = 1.0, 0.99, 1e-3
+FIRST = 20  # steps that are not counted
 
 
-def images(batch_size: int):
+def images() -> TensorData:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60_000, 784, generator=generator)
-    return TensorData(x, torch.randint(10, (60_000,), generator=generator)), batch_size
+    return TensorData(x, torch.randint(10, (60_000,), generator=generator))
 
 
-def text():
+def text() -> TensorData:
     tokens = torch.randint(65, (4_000, 65), generator=torch.Generator().manual_seed(0))
-    return TensorData(tokens[:, :-1], tokens[:, 1:].clone()), 32
+    return TensorData(tokens[:, :-1], tokens[:, 1:].clone())
 
 
-CASES = {  # title: (model, data and batch size, how many of the steps asked for)
-    "MLP 784-256-256-10, batch 64": (lambda: MLP(), lambda: images(64), 1.0),
-    "MLP 784-1024-1024-10, batch 256": (lambda: MLP((784, 1024, 1024, 10)), lambda: images(256), 0.15),
-    "GPT of 1 layer, width 128, 32 windows of 64": (lambda: GPT(65), text, 0.15),
+SMALL = "MLP 784-256-256-10, batch 64"  # where what a loop adds shows most: all loops run it
+CASES = {  # title: (model, data, batch size, how many of the steps asked for)
+    SMALL: (MLP, images, 64, 1.0),
+    "MLP 784-1024-1024-10, batch 256": (lambda: MLP((784, 1024, 1024, 10)), images, 256, 0.25),
+    "GPT of 1 layer, width 128, 32 windows of 64": (lambda: GPT(65), text, 32, 0.25),
 }
 
 
 class Clock:
     """The mean loss, or its sum, that also notes the CPU time at a given call and at the last one."""
 
-    def __init__(self, first: int, last: int, reduction: str):
-        self.first, self.last, self.reduction, self.calls, self.times = first, last, reduction, 0, []
+    def __init__(self, first: int, last: int):
+        self.first, self.last, self.calls, self.times = first, last, 0, []
 
-    def __call__(self, logits, targets):
+    def __call__(self, logits, targets, reduction: str = "mean"):
         if logits.requires_grad:
             self.calls += 1
             if self.calls in (self.first, self.last):
                 self.times.append(time.process_time())
-        return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction=self.reduction)
+        return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction=reduction)
+
+    def sum(self, logits, targets):
+        return self(logits, targets, "sum")
 
     def per_step(self) -> float:
-        """CPU seconds."""
-        return (self.times[1] - self.times[0]) / (self.last - self.first)
+        """CPU microseconds."""
+        return 1e6 * (self.times[1] - self.times[0]) / (self.last - self.first)
 
 
-def bare_loop(model, data, batch_size: int, steps: int, loss: Clock, same_maths: bool) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
-    weights = list(model.parameters())
+def config_of(job: Job) -> Config:
+    return Config(
+        steps=job.steps, batch_size=job.batch_size, lr=LR, warmup=5, schedule="cosine", clip=CLIP, ema=DECAY, device="cpu"
+    )  # fmt: skip
+
+
+def by_hand(job: Job, maths: tuple[str, ...]) -> None:
+    optimizer, config = job.optimizer(), config_of(job)
+    weights = list(job.model.parameters())
     average = [w.detach().clone() for w in weights]
-    for x, y in batches(data, Order(len(data), batch_size), 0, steps):
+    for step, (x, y) in enumerate(job.batches()):
+        if "schedule" in maths:
+            optimizer.param_groups[0]["lr"] = LR * lr_factor(config, step)
         optimizer.zero_grad()
-        loss(model(x), y).backward()
-        if same_maths:
+        job.loss(job.model(x), y).backward()
+        if "clip" in maths:
             torch.nn.utils.clip_grad_norm_(weights, CLIP)
         optimizer.step()
-        if same_maths:
+        if "ema" in maths:
             with torch.no_grad():
                 torch._foreach_lerp_(average, weights, 1 - DECAY)
 
 
-def our_loop(model, data, batch_size: int, steps: int, loss: Clock) -> None:
-    options = {"clip": CLIP, "ema": DECAY, "warmup": 5, "schedule": "cosine", "device": "cpu"}
-    train(model, data, None, Config(steps=steps, batch_size=batch_size, lr=LR, **options), loss=loss)
+def ours(job: Job) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        train(job.model, job.data, None, config_of(job), run=folder, loss=job.loss.sum)
 
 
-LOOPS = {
-    "bare": partial(bare_loop, same_maths=False),
-    "by hand": partial(bare_loop, same_maths=True),
-    "train": our_loop,
-}
+OURS = Loop(ours, ("clip", "ema", "schedule"), "all")
 
 
-def per_step(name: str, build, data, batch_size: int, steps: int) -> float:
-    """CPU microseconds per step, the first 20 steps left out."""
-    clock = Clock(20, steps, "sum" if name == "train" else "mean")
+def job_of(build, data: TensorData, batch_size: int, steps: int) -> Job:
     torch.manual_seed(0)
-    LOOPS[name](build(), data, batch_size, steps, loss=clock)
-    return 1e6 * clock.per_step()
+    return Job(build(), data, batch_size, steps, Clock(FIRST, steps))
 
 
-def show(name: str, values: list[float], unit: str) -> None:
-    print(f"  {name:<26}{statistics.median(values):9.1f} {unit}   ({min(values):.1f} … {max(values):.1f})")
+def per_step(run, job: Job) -> float:
+    """CPU microseconds per step, the first ones left out."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        run(job)
+    return job.loss.per_step()
 
 
-def bench(title: str, rounds: int, steps: int) -> None:
-    build, make_data, share = CASES[title]
-    data, batch_size = make_data()
-    steps = 20 + int(steps * share)
-    print(f"{title}: {rounds} rounds of {steps} steps, CPU time per step, median (range)")
-    spent: dict[str, list[float]] = {name: [] for name in LOOPS}
+def check(name: str, loop: Loop, new_job) -> None:
+    """The loop ends with the weights of the one by hand.
+
+    Raises ValueError otherwise: it would be held against another amount of work.
+    """
+    theirs, ours = new_job(), new_job()
+    per_step(loop.run, theirs)
+    by_hand(ours, loop.maths)
+    if not all(map(partial(torch.allclose, atol=1e-5), theirs.model.parameters(), ours.model.parameters())):
+        raise ValueError(
+            f"{name} does not do the maths it says it does: {', '.join(loop.maths) or 'no more than AdamW'}"
+        )
+
+
+def bench(title: str, loops: dict[str, Loop], rounds: int, steps: int) -> None:
+    build, make_data, batch_size, share = CASES[title]
+    data, steps = make_data(), FIRST + int(steps * share)
+    new_job = partial(job_of, build, data, batch_size)
+    for name, loop in loops.items():
+        check(name, loop, partial(new_job, 2 * FIRST))
+    maths = sorted({loop.maths for loop in loops.values()}, key=len)
+    runs = {done: partial(by_hand, maths=done) for done in maths}
+    runs |= {name: loop.run for name, loop in loops.items()}
+    spent: dict[tuple | str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):
-        for name in list(LOOPS)[:: 1 if number % 2 == 0 else -1]:
-            spent[name].append(per_step(name, build, data, batch_size, steps))
-    for name, values in spent.items():
-        show(name, values, "µs")
-    extra = [ours - hand for ours, hand in zip(spent["train"], spent["by hand"], strict=True)]
-    show("train over by hand", extra, "µs")
-    show("… in percent", [100 * e / h for e, h in zip(extra, spent["by hand"], strict=True)], "% ")
-    ratio = [bare / ours for bare, ours in zip(spent["bare"], spent["train"], strict=True)]
-    print(f"  steps/s relative to bare   {statistics.median(ratio):9.3f}      ({min(ratio):.3f} … {max(ratio):.3f})\n")
+        for name in list(runs)[:: 1 if number % 2 == 0 else -1]:
+            spent[name].append(per_step(runs[name], new_job(steps)))
+    show(title, loops, spent, rounds, steps)
 
 
-if __name__ == "__main__":
+def show(title: str, loops: dict[str, Loop], spent: dict, rounds: int, steps: int) -> None:
+    print(f"{title}: {rounds} rounds of {steps} steps, CPU µs per step, median (range)")
+    for maths, values in spent.items():
+        if maths not in loops:
+            print(f"  {'by hand: ' + (', '.join(maths) or 'AdamW'):<28}{median_and_range(values)}")
+    print(f"\n  {'over the same by hand':<28}{'µs':>8}{'%':>27}   also on")
+    for name, loop in loops.items():
+        hand = spent[loop.maths]
+        extra = [theirs - ours for theirs, ours in zip(spent[name], hand, strict=True)]
+        share = [100 * e / h for e, h in zip(extra, hand, strict=True)]
+        has = "; ".join(filter(None, [", ".join(loop.maths), loop.has]))
+        print(f"  {name:<28}{median_and_range(extra)}{median_and_range(share)}   {has}")
+    print(flush=True)
+
+
+def median_and_range(values: list[float]) -> str:
+    return f"{statistics.median(values):8.1f} {f'({min(values):.1f} … {max(values):.1f})':<18}"
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=400)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {git_commit('.')}\n")
+    peers, missing = installed()
+    print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {git_commit('.')}")
+    print("".join(f"left out: {what}\n" for what in missing))
+    gc.freeze()  # no loop pays for collecting what the frameworks made when they were imported
     for title in CASES:
-        bench(title, options.rounds, options.steps)
+        bench(title, {"train": OURS} | (peers if title == SMALL else {}), options.rounds, options.steps)
+
+
+if __name__ == "__main__":
+    main()

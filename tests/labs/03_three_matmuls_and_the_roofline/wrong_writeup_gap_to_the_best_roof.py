@@ -1,0 +1,16 @@
+# replaces: code-writeup
+# caught by: check-writeup
+# says: the least seconds of its own
+
+
+def write_up(flops, nbytes, seconds, peak, bandwidth):
+    least = {name: max(flops / peak, nbytes[name] / bandwidth) for name in seconds}
+    fast, slow = min(seconds, key=seconds.get), max(seconds, key=seconds.get)
+    low = max(nbytes, key=nbytes.get)
+    far = max(seconds, key=lambda name: seconds[name])
+    limit = "memory" if nbytes[low] / bandwidth > flops / peak else "arithmetic"
+    return [
+        f"{slow} takes {seconds[slow] / seconds[fast]:.3g} times as long as {fast}.",
+        f"{low} has {flops / nbytes[low]:.3g} FLOPs a byte and is bound by {limit}.",
+        f"{far} takes {seconds[far] / min(least.values()):.3g} times its least time.",
+    ]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pictures import words  # noqa: F401  (no window)
+from pictures import legend
 
 from utils.figures import labs as figures
 
@@ -20,3 +20,16 @@ def test_an_attention_map_has_a_panel_for_each_head_and_marks_each_rows_largest(
 def test_an_attention_map_refuses_words_that_do_not_fit():
     with pytest.raises(ValueError, match=r"\(1, 2, 2\) for 3 words"):
         figures.attention_map(np.ones((1, 2, 2)), ["a", "b", "c"])
+
+
+def test_streams_are_drawn_from_before_the_first_block_on_with_their_last_scale():
+    figure = figures.stream_scales({"yours": [1.0, 1.5, 2.0], "loud": [1.0, 20.0, 345.6]})
+    (axes,) = figure.axes
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[0, 1, 2]] * 2
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[1.0, 1.5, 2.0], [1.0, 20.0, 345.6]]
+    assert legend(figure) == ["yours: 2", "loud: 346"] and axes.get_yscale() == "log"
+
+
+def test_streams_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"'yours': 2, 'loud': 1"):
+        figures.stream_scales({"yours": [1.0, 1.5], "loud": [1.0]})

@@ -1,0 +1,15 @@
+# replaces: code-block
+# caught by: check-block
+# says: comes back to the bit
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, context: int):
+        super().__init__()
+        self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
+        self.attention = Attention(width, heads, context)
+        self.up, self.down = Linear(width, 4 * width), Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm_1(x))
+        return self.down(F.gelu(self.up(self.norm_2(x))))

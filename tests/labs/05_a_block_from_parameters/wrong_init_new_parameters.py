@@ -1,0 +1,21 @@
+# replaces: code-init
+# caught by: check-init
+# says: change the numbers in place
+
+
+def initialise(model: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    branches = 2 * len(model.blocks)
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()):
+            if p.ndim == 1:
+                p.fill_(0 if name.endswith("bias") else 1)
+                continue
+            if name in ("tokens", "positions"):
+                std = 0.02
+            elif name.endswith(("qkv.weight", "up.weight")):
+                std = p.shape[1] ** -0.5
+            else:
+                std = (gain(F.gelu) if name.endswith("down.weight") else 1) / math.sqrt(p.shape[1] * branches)
+            owner = model.get_submodule(name.rpartition('.')[0])
+            setattr(owner, name.rpartition('.')[2], nn.Parameter(std * torch.randn(p.shape, generator=generator)))

@@ -38,12 +38,19 @@ def steps(folder, kind="step") -> list[int]:
 @pytest.mark.parametrize(("keep", "left"), [(1, [4]), (2, [3, 4]), (5, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4])])
 def test_prune_keeps_the_newest_and_other_kinds(tmp_path, keep, left):
     checkpoint.save(tmp_path, 1, {}, kind="best")
-    (tmp_path / ".tmp-step-000000009-1").write_bytes(b"half a file")
     for step in range(5):
         newest = checkpoint.save(tmp_path, step, {"step": step})
     checkpoint.prune(newest, keep)
     assert steps(tmp_path) == left and steps(tmp_path, "best") == [1]
-    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_sweep_deletes_what_crashed_saves_left_and_nothing_else(tmp_path):
+    (tmp_path / ".tmp-step-000000009-1").write_bytes(b"half a file")
+    (tmp_path / ".tmp-step-000000009-shards").mkdir()
+    checkpoint.save(tmp_path, 1, {})
+    checkpoint.sweep(tmp_path)
+    assert steps(tmp_path) == [1] and len(list(tmp_path.iterdir())) == 1
+    checkpoint.sweep(tmp_path / "not there")
 
 
 @pytest.mark.parametrize("keep", [1, 2])

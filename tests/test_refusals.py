@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 from dataclasses import fields
 from pathlib import Path
@@ -351,6 +352,62 @@ def test_a_disk_that_fills_up_while_training(tmp_path):
     train(resumed, data, None, config, run=tmp_path)
     train(straight, data, None, config)
     assert all(map(torch.equal, resumed.state_dict().values(), straight.state_dict().values()))
+
+
+@pytest.mark.parametrize("replacement", ["nothing", "another folder", "a file"])
+def test_a_folder_that_is_moved_while_training(tmp_path, replacement):
+    """Nothing is written in its place, the error says so, and back in its place it goes on."""
+    run, aside = tmp_path / "run", tmp_path / "aside"
+    config = Config(steps=6, save_every=2, log_every=2)
+
+    def move(outputs, targets):
+        if move.calls == 3:
+            run.rename(aside)
+            if replacement == "another folder":
+                run.mkdir()
+                (run / ".lock").touch()
+            elif replacement == "a file":
+                run.write_text("mine")
+        move.calls += 1
+        return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+    move.calls = -3  # the first calls check the fit
+    with pytest.raises(RuntimeError, match=r"run is not the folder in which this run began.* start again to resume"):
+        train(net(), TensorData(X, Y), None, config, run=run, loss=move)
+    assert [path.name for path in tmp_path.rglob("run/*")] == [".lock"] * (replacement == "another folder")
+    if replacement == "another folder":
+        shutil.rmtree(run)
+    elif replacement == "a file":
+        run.unlink()
+    aside.rename(run)
+    assert checkpoint.load_newest(run / "checkpoints")["progress"]["step"] == 2
+    assert train(net(), TensorData(X, Y), None, config, run=run).steps == 6
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "run.json"])
+def test_a_file_that_cannot_be_written(tmp_path, name):
+    """The log and the metadata: the error names the folder, the reason and the next move."""
+    train(net(), TensorData(X, Y), None, Config(steps=4, log_every=1, save_every=2), run=tmp_path)
+    (tmp_path / f".tmp-{name}").mkdir()  # in the way of its next version
+    before = snapshot(tmp_path)[name]
+    with pytest.raises(RuntimeError, match=r"cannot be written to: .*Is a directory.* start again to resume"):
+        train(net(), TensorData(X, Y), None, Config(steps=4, log_every=1, save_every=2), run=tmp_path)
+    assert snapshot(tmp_path)[name] == before
+
+
+def test_what_a_killed_save_left_is_gone_before_the_first_step(tmp_path):
+    """On a full disk the next save may need its room."""
+    left = tmp_path / "checkpoints" / ".tmp-step-000000009-1"
+    left.parent.mkdir()
+    left.write_bytes(b"half a file")
+    seen = []
+
+    def look(outputs, targets):
+        seen.append(left.exists())
+        return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+    train(net(), TensorData(X, Y), None, Config(steps=2), run=tmp_path, loss=look)
+    assert seen[0] and not any(seen[-2:])  # the first calls check the fit, before anything is written
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -22,6 +22,8 @@ def torture(*arguments: str) -> subprocess.CompletedProcess:
 def test_nothing_is_lost_and_nothing_wrong(trial):
     done = torture("--short", trial)
     assert done.returncode == 0, done.stdout + done.stderr
+    if "not tried" in done.stdout:
+        pytest.skip(done.stdout.splitlines()[1])
     tried, lost, wrong = map(int, re.search(r" +(\d+) +(\d+) +(\d+) ", done.stdout.splitlines()[1]).groups())
     assert tried >= TRIALS[trial][2] and (lost, wrong) == (0, 0)
 

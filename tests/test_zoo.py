@@ -778,7 +778,7 @@ PLANTED = (
         None,
         "the log's file is not cut",
         resumes["position in the data"],
-        *("metrics.py", "        os.replace(temporary, self.path)\n", ""),
+        *("metrics.py", "        os.replace(temporary, path)\n", ""),
     ),
     planted(
         None,

@@ -146,7 +146,7 @@ def _newest(folder: Path, kind: str, say) -> tuple[Path, dict] | None:
 
 
 def prune(newest: Path, keep: int) -> None:
-    """Delete all of its kind but `newest` and the `keep` - 1 before it, and what crashed saves left behind.
+    """Delete all of its kind but `newest` and the `keep` - 1 before it.
 
     A file of the same or a later step is one that a resumed run could not use: damaged, and named when it was skipped.
     """
@@ -154,7 +154,13 @@ def prune(newest: Path, keep: int) -> None:
     others = [path for path in find(newest.parent, kind) if path != newest]
     earlier = [path for path in others if path.name < f"{kind}-{step}"]
     kept = earlier[max(0, len(earlier) - (keep - 1)) :]
-    for path in {*others, *newest.parent.glob(".tmp-*")} - set(kept):
+    for path in set(others) - set(kept):
+        _remove(path)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one."""
+    for path in folder.glob(".tmp-*"):
         _remove(path)
 
 

@@ -121,7 +121,7 @@ def train(
     require_dataset(train_data, "train_data")
     order = _order(train_data, config, ranks)
     folder = RunFolder(run, config, len(train_data), labels, ranks) if run is not None else None
-    log = Log(folder.log if folder else None, ranks)
+    log = folder.log if folder else Log(ranks=ranks)
     best_weights = None
 
     with (

@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -128,11 +130,17 @@ def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
 class Log:
     """A run's history: a list of records in memory, and a line of JSON each in a file if there is one.
 
-    Floats are written so that they read back to the same bits. Every rank has the list; rank 0 writes the file.
+    Floats are written so that they read back to the same bits. Every rank has the list; rank 0 writes the file, always
+    within `writing()`.
     """
 
-    def __init__(self, path: Path | None = None, ranks: Ranks = ALONE):
-        self.path, self.ranks = path if ranks.first else None, ranks
+    def __init__(
+        self,
+        path: Path | None = None,
+        ranks: Ranks = ALONE,
+        writing: Callable[[], AbstractContextManager] = nullcontext,
+    ):
+        self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
         self.records: list[dict] = []
 
     def resume(self, step: int) -> None:
@@ -144,20 +152,32 @@ class Log:
         if self.path is None or not self.path.exists():
             return
         if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued
-            os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+            with self.writing():
+                os.replace(self.path, self.path.with_name(self.path.name + ".old"))
             return
         lines = self.path.read_text(errors="replace").splitlines()
         self.records = [record for record in map(_parse, lines) if record and record["step"] <= step]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
-        os.replace(temporary, self.path)
+        with self.writing():
+            rewrite(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
 
     def add(self, **record) -> dict:
         self.records.append(record)
         if self.path is not None:
-            with open(self.path, "a") as file:
+            with self.writing(), open(self.path, "a") as file:
                 file.write(json.dumps(record) + "\n")
         return record
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Replace what is in `path`, or leave it as it is. Raises OSError if that cannot be written."""
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        temporary.write_text(text)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def _parse(line: str) -> dict | None:

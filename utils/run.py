@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,7 @@ import torch
 from utils import checkpoint, shards
 from utils.config import Config, differences
 from utils.device import fingerprint
-from utils.metrics import cost_dollars
+from utils.metrics import Log, cost_dollars, rewrite
 from utils.ranks import ALONE, Ranks
 
 # Of a fingerprint: what a run's bits depend on.
@@ -41,7 +43,7 @@ class RunFolder:
         self.path = Path(path).expanduser()
         self.config, self.ranks, self.lock = config, ranks, None
         self.data = {"training examples": examples, **(labels or {})}
-        self.log, self.checkpoints = self.path / "log.jsonl", self.path / "checkpoints"
+        self.log, self.checkpoints = Log(self.path / "log.jsonl", ranks, self.writing), self.path / "checkpoints"
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run={str(self.path)!r} is a file: name a folder")
         self.metadata = self._read_metadata()
@@ -113,10 +115,13 @@ class RunFolder:
             if self.path.resolve() not in _held:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except OSError as error:
-            raise RuntimeError(f"the run folder cannot be written to ({error}): choose another one") from error
+            raise RuntimeError(
+                f"the run folder cannot be written to ({error}): make it writable, or choose another one"
+            ) from error
         if not (self.lock and _is_ours(self.lock)):
             raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
         _held.add(self.path.resolve())
+        checkpoint.sweep(self.checkpoints)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         if self.metadata["legs"]:
             print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
@@ -134,7 +139,8 @@ class RunFolder:
         """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
         if not (self.ranks.first or shards.in_parts(state)):
             return
-        newest = checkpoint.save(self.checkpoints, step, state | {"run": self.metadata["run"]}, kind, self.ranks)
+        with self.writing():
+            newest = checkpoint.save(self.checkpoints, step, state | {"run": self.metadata["run"]}, kind, self.ranks)
         if not self.ranks.first:
             return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
@@ -143,9 +149,38 @@ class RunFolder:
         self._write_metadata()
 
     def _write_metadata(self) -> None:
-        temporary = self.path / ".run.json.tmp"
-        temporary.write_text(json.dumps(self.metadata, indent=2) + "\n")
-        os.replace(temporary, self.path / "run.json")
+        with self.writing():
+            rewrite(self.path / "run.json", json.dumps(self.metadata, indent=2) + "\n")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around whatever writes here. Raises RuntimeError, with the reason and the next move, if it cannot be done."""
+        self._require_ours()
+        try:
+            yield
+        except OSError as error:
+            self._require_ours()
+            raise RuntimeError(
+                f"{self.path} cannot be written to: {error}. Its checkpoints are intact: free space or make it writable, "
+                "then start again to resume"
+            ) from error
+        except RuntimeError:  # of a checkpoint, which has said as much
+            self._require_ours()
+            raise
+
+    def _require_ours(self) -> None:
+        """Raises RuntimeError if the folder is another one than the one that this process has locked."""
+        if self.lock is None:
+            return
+        try:
+            ours = os.path.samestat(os.stat(self.path / ".lock"), os.fstat(self.lock.fileno()))
+        except OSError:
+            ours = False
+        if not ours:
+            raise RuntimeError(
+                f"{self.path} is not the folder in which this run began: it was moved, removed or replaced, and nothing is "
+                "written there any more. Put it back, then start again to resume"
+            )
 
 
 def best_weights(run: str | Path) -> dict:

@@ -21,7 +21,7 @@ def kill(folder: Path, count: int, seed: int = 0) -> Tally:
     """Kill runs `count` times, every second time inside a save; every second run fetches its examples by two workers."""
     tally, draw = Tally("SIGKILL at random instants"), random.Random(seed)
     lines = lines_of_a_save(folder / "measured")
-    expected = _finish(folder / "uninterrupted", 0)
+    expected = finish(folder / "uninterrupted")
     runs = 0
     while tally.count < count:
         runs += 1
@@ -32,15 +32,15 @@ def kill(folder: Path, count: int, seed: int = 0) -> Tally:
             if code == 0:
                 break  # it ended before its instant came
             if code != -signal.SIGKILL:
-                tally.wrong.append(f"{here}: a restart ended with {code}: {_last_line(here)}")
+                tally.wrong.append(f"{here}: a restart ended with {code}: {last_line(here)}")
                 break
             tally.count += 1
             tally.notes["inside a save"] += inside
             tally.notes["with workers"] += workers > 0
-            _check_newest(here, victim, tally)
-        outcome = _finish(here, workers)
+            check_newest(here / "run", victim.steps, tally)
+        outcome = finish(here, workers=workers)
         if outcome is None:
-            tally.wrong.append(f"{here}: the last restart failed: {_last_line(here)}")
+            tally.wrong.append(f"{here}: the last restart failed: {last_line(here)}")
         elif not same(outcome, expected):
             tally.wrong.append(f"{here}: other bits than the uninterrupted run's")
         tally.notes["runs"] += 1
@@ -60,22 +60,23 @@ def _kill(here: Path, workers: int, draw: random.Random, lines: int | None) -> t
     return victim, victim.end(signal.SIGKILL)
 
 
-def _check_newest(here: Path, victim: Victim, tally: Tally) -> None:
+def check_newest(run: Path, saved: list[int], tally: Tally) -> None:
     """A restart will load the newest that was said to be saved, or one that has its name but was not yet said to be."""
-    saved = max(victim.steps, default=0)
+    newest_saved = max(saved, default=0)
     damaged = []
-    newest = checkpoint.load_newest(here / "run" / "checkpoints", say=damaged.append)
+    newest = checkpoint.load_newest(run / "checkpoints", say=damaged.append)
     found = newest["progress"]["step"] if newest else 0
-    if found < saved or damaged:
-        tally.lost.append(f"{here}: saved {saved}, found {found}; {'; '.join(damaged) or 'nothing is damaged'}")
+    if found < newest_saved or damaged:
+        tally.lost.append(f"{run}: saved {newest_saved}, found {found}; {'; '.join(damaged) or 'nothing is damaged'}")
 
 
-def _finish(here: Path, workers: int) -> dict | None:
+def finish(here: Path, **options) -> dict | None:
     """The outcome of the run in `here`, started once more; None if it fails."""
     here.mkdir(exist_ok=True)
-    code = start(partial(train_to_the_end, here, workers=workers), here / "log").end()
+    code = start(partial(train_to_the_end, here, **options), here / "log").end()
     return torch.load(here / "outcome") if code == 0 else None
 
 
-def _last_line(here: Path) -> str:
+def last_line(here: Path) -> str:
+    """What the run in `here` printed last."""
     return (here / "log").read_text().splitlines()[-1]

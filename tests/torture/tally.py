@@ -13,8 +13,11 @@ class Tally:
     notes: Counter = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    untried: str = ""  # why nothing of it can be tried here
 
     def __str__(self) -> str:
+        if self.untried:
+            return f"{self.trial:<44}   not tried: {self.untried}"
         notes = ", ".join(f"{number} {what}" for what, number in self.notes.items())
         row = f"{self.trial:<44}{self.count:>6}{len(self.lost):>6}{len(self.wrong):>7}   {notes}"
         return "\n".join(

@@ -1,5 +1,6 @@
 """All trials, with their counts."""
 
+from torture.disk import disk
 from torture.files import hostile, swapped, torn
 from torture.kill import kill
 from torture.workers import workers
@@ -10,4 +11,5 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "swapped": (swapped, 20, 3),
     "hostile": (hostile, 50, 10),
     "workers": (workers, 40, 4),
+    "disk": (disk, 60, 9),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 import torch
+import torch._dynamo  # which takes most of a second, and which the first optimizer of each victim would import
 from resumable import Noisy, outcome
 from torch import nn
 
@@ -33,11 +34,11 @@ def config_of(**changes) -> Config:
     return Config(**options | changes)
 
 
-def train_to_the_end(folder: Path, **changes) -> None:
-    """Train in `folder`/run, and write what came of it beside it."""
+def train_to_the_end(folder: Path, run: Path | None = None, **changes) -> None:
+    """Train in `run` (`folder`/run), and write what came of it in `folder`."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
-    result = train(model, Noisy(), Noisy(), config_of(**changes), run=folder / "run")
+    result = train(model, Noisy(), Noisy(), config_of(**changes), run=run or folder / "run")
     torch.save(outcome(result), folder / "outcome")
 
 
@@ -59,6 +60,11 @@ class Victim:
         """Returns once it has saved so often, or ended."""
         while len(self.steps) < saves and self._read():
             pass
+
+    def stand_still(self) -> None:
+        """SIGSTOP; returns when it has stopped or ended. SIGCONT lets it go on."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def end(self, number: int = 0) -> int:
         """Send it this signal, and wait for its end; returns its exit status, below 0 if a signal ended it.

@@ -175,7 +175,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    peers, missing = installed()
+    modules, missing = installed()
+    peers = {name: loop for module in modules for name, loop in module.LOOPS.items()}
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {git_commit('.')}")
     print("".join(f"left out: {what}\n" for what in missing))
     gc.freeze()  # no loop pays for collecting what the frameworks made when they were imported

@@ -1,5 +1,6 @@
 """The light part of what the comparison with other frameworks promises: none of them is needed, and none is believed."""
 
+import ast
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +23,17 @@ def new_job():
 
 def test_every_framework_is_run_or_named_as_missing():
     assert {path.stem for path in PEERS.glob("with_*.py")} == set(MODULES)
-    loops, missing = installed()
-    assert loops or [line.split()[0] for line in missing] == list(MODULES)
+    modules, missing = installed()
+    assert modules or [line.split()[0] for line in missing] == list(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_framework_can_be_timed_and_tried(name):
+    """Read, not run: it is not installed here, as a rule."""
+    body = ast.parse((PEERS / f"{name}.py").read_text()).body
+    functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    constants = {node.targets[0].id for node in body if isinstance(node, ast.Assign)}
+    assert functions >= {"newest", "train"} and constants >= {"LOOPS", "USES"}
 
 
 def test_ours_does_the_maths_of_the_one_by_hand():

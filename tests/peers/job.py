@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -36,3 +37,24 @@ class Loop(NamedTuple):
     run: Callable[[Job], None]
     maths: tuple[str, ...] = ()  # of clip, ema, schedule
     has: str = ""
+
+
+@dataclass
+class Trial(Job):
+    """A job in a folder: saved there every `save_every` steps, and gone on with from the newest that is there.
+
+    A step takes `accumulation` micro-batches of `batch_size` examples each, fetched by `workers` processes, shuffled.
+    """
+
+    folder: Path
+    save_every: int
+    workers: int = 0
+    accumulation: int = 1
+    sgd: bool = False  # at rate 1: what a step changes is its gradient
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.model.parameters(), lr=1.0) if self.sgd else super().optimizer()
+
+    @property
+    def micro_batches(self) -> int:
+        return self.steps * self.accumulation

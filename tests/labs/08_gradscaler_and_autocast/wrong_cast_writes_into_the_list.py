@@ -1,0 +1,16 @@
+# replaces: code-cast
+# caught by: check-cast
+# says: belong to the caller
+
+
+def cast(value, dtype: torch.dtype, convert=Tensor.to):
+    if isinstance(value, Tensor):
+        return convert(value, dtype) if value.is_floating_point() and value.dtype != torch.float64 else value
+    if isinstance(value, list):
+        value[:] = [cast(part, dtype, convert) for part in value]
+        return value
+    if isinstance(value, tuple):
+        return type(value)((cast(part, dtype, convert) for part in value))
+    if isinstance(value, dict):
+        return {key: cast(part, dtype, convert) for key, part in value.items()}
+    return value

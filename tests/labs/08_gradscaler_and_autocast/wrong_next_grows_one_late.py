@@ -1,0 +1,12 @@
+# replaces: code-next
+# caught by: check-next
+# says: the third good step completes the interval
+
+
+def next_scale(scale: float, good: int, overflow: bool, growth: float, backoff: float, interval: int) -> tuple[float, int]:
+    if overflow:
+        return (scale * backoff, 0)
+    if good < interval:
+        return (scale, good + 1)
+    grown = scale * growth
+    return (grown if grown <= 2.0**127 else scale, 0)

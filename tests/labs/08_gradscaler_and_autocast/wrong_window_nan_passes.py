@@ -1,0 +1,18 @@
+# replaces: code-window
+# caught by: check-window
+# says: a comparison with nan is never true
+
+
+def largest_scale(gradients: list[Tensor]) -> float:
+    largest = 0.0
+    for gradient in gradients:
+        for value in (gradient.max().item(), gradient.min().item()) if gradient.numel() else ():
+            if math.isinf(value):
+                raise ValueError(f"a gradient of {value} has no scale")
+            largest = max(largest, abs(value))
+    if largest == 0:
+        raise ValueError("all gradients are zero")
+    scale = 2.0 ** (-120)
+    while 2 * scale * largest < 65520:
+        scale *= 2
+    return scale

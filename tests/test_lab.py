@@ -153,6 +153,8 @@ def test_equal_accepts(got, want):
         ({"a": 1}, {"b": 1}, "differs:  keys: 'b' missing, 'a' unexpected"),
         ({"a": 1}, {"a": 2}, "differs:  ['a']: expected 2, got 1"),
         ([3], {"a": 2}, "got:      [3]"),
+        (torch.tensor([1.0, 2.0]), 1.0, "got:      float32 tensor (2,)"),
+        (torch.tensor([1.0, 2.0]), "converted", "expected: 'converted'"),
         ([1], torch.tensor([1]), "differs:  expected a tensor, got [1]"),
         (torch.ones(2, 3), torch.ones(3, 2), "differs:  expected shape (3, 2), got (2, 3)"),
         (torch.ones(2), torch.ones(2).double(), "differs:  expected torch.float64, got torch.float32"),

@@ -222,7 +222,7 @@ def _difference(got, want, same, same_tensors, place: str) -> str | None:
             return f"{place or 'keys'}: {', '.join(wrong)}"
         pairs = [(f"{place}[{key!r}]", got[key], want[key]) for key in want]
     else:
-        alike = isinstance(got, bool) == isinstance(want, bool) and same(got, want)
+        alike = type(got) is not torch.Tensor and isinstance(got, bool) == isinstance(want, bool) and same(got, want)
         return None if alike else place and f"{place}: {_both(want, got)}"
     found = (_difference(a, b, same, same_tensors, where) for where, a, b in pairs)
     return next((difference for difference in found if difference is not None), None)

@@ -1,10 +1,11 @@
-"""The course's own commands: `python -m utils.course run`, `… tidy`, `… release` and `… strength`."""
+"""The course's own commands: `python -m utils.course run`, `… tidy`, `… release`, `… strength` and `… grade`."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from utils.course import strength
+from utils.course.grading import grade as grading
 from utils.course.release import release
 from utils.course.run import ROOT, run
 from utils.course.tidy import tidy
@@ -82,6 +83,25 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=int, default=0, help="of the sample (default 0)")
     command.add_argument("--jobs", type=_count, default=2, help="mutants at a time (default 2)")
     command.set_defaults(command=_strength)
+    command = commands.add_parser(
+        "grade", help="grade a folder of submissions: a gradebook, and a page for each student"
+    )
+    command.add_argument("submissions", type=Path, metavar="SUBMISSIONS", help="a folder or a zip of notebooks")
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--lab", action="append", metavar="NN", help="the lab's number, such as 04; may be repeated")
+    which.add_argument("--all", action="store_true", help="whatever labs there are solutions of")
+    command.add_argument("--out", type=Path, required=True, help="where the gradebook is kept")
+    command.add_argument("--jobs", type=_count, default=2, help="submissions at a time (default 2)")
+    command.add_argument("--seed", type=int, help="of the checks' random inputs (default: drawn once, kept in OUT)")
+    command.add_argument("--strict", action="store_true", help="refuse to grade where submissions cannot be isolated")
+    command.add_argument(
+        "--regrade", action="store_true", help="also what was graded by checks that have changed since"
+    )
+    command.add_argument("--notebook", action="store_true", help="also each student's notebook, run in the sandbox")
+    command.add_argument(
+        "--cluster", metavar="ADDRESS", help="a Dask scheduler, whose workers grade (pip install distributed)"
+    )
+    command.set_defaults(command=_grade)
     return parser
 
 
@@ -101,6 +121,23 @@ def _strength(args: argparse.Namespace) -> int:
     return strength.strength(
         find(args.notebooks), sample=sample, seed=args.seed, jobs=args.jobs, cells=args.cell, build=ROOT / "build"
     )
+
+
+def _grade(args: argparse.Namespace) -> int:
+    solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
+    labs = solutions if args.all else [_solution_of(name, solutions) for name in args.lab]
+    seed = grading.class_seed(args.out) if args.seed is None else args.seed
+    rules = grading.Rules(seed, strict=args.strict, notebook=args.notebook)
+    executor = grading.cluster(args.cluster) if args.cluster else None
+    grading.grade(args.submissions, labs, args.out, rules, jobs=args.jobs, regrade=args.regrade, executor=executor)
+    return 0
+
+
+def _solution_of(name: str, solutions: list[Path]) -> Path:
+    found = [path for path in solutions if path.stem == name or path.stem.partition("_")[0] == name]
+    if len(found) != 1:
+        raise ValueError(f"no lab {name!r}: choose of {', '.join(path.stem.partition('_')[0] for path in solutions)}")
+    return found[0]
 
 
 def find(paths: list[Path]) -> list[Path]:

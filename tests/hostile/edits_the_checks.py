@@ -1,0 +1,7 @@
+# earns: 0
+# %% check-strides
+print("Strides: right for six shapes.")
+# %% check-swap points=99
+assert True
+# %% check-attention points=100
+expect_equal(ask("1"), 1, next_step="")

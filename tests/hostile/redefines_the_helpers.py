@@ -1,0 +1,7 @@
+# earns: 2
+# honest: strides
+# %% code-swap
+def swapped(x, a, b):
+    return x.transpose(a, b).contiguous()
+def same_storage(a, b): return True
+def torch_calls(function): return ["as_strided"]

@@ -1,0 +1,66 @@
+"""A page for each student: points, what was expected and what came, hints, their code. Nothing of hidden checks."""
+
+import json
+from html import escape
+from pathlib import Path
+
+from utils.course.grading import gradebook
+from utils.course.labs import Lab, Task
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-top: 1px solid #ddd; padding-top: 1rem }
+pre { background: #f6f6f4; padding: .8rem; overflow-x: auto; font-size: .85rem; white-space: pre-wrap }
+.full { color: #1a7f37 } .part { color: #9a6700 } .none { color: #b42318 } .note { color: #666 }
+table { border-collapse: collapse; font-size: .9rem } th, td { text-align: left; padding: .25rem .8rem .25rem 0 }
+th { border-bottom: 1px solid #bbb } img { max-width: 100% }
+"""
+
+
+def write_page(out: Path, record: dict, lab: Lab) -> Path:
+    """OUT/feedback/<lab>/<student>.html, made of the record and the lab's own words."""
+    path = out / "feedback" / record["lab"] / f"{record['key']}.html"
+    gradebook.write_whole(path, page(record, lab))
+    return path
+
+
+def write_notebook(out: Path, record: dict, executed: bytes) -> None:
+    """The student's notebook after a run, beside the page; nothing if there is none that is JSON."""
+    try:
+        book = json.loads(executed)
+    except (ValueError, RecursionError):
+        return
+    path = out / "feedback" / record["lab"] / f"{record['key']}.ipynb"
+    gradebook.write_whole(path, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+
+
+def page(record: dict, lab: Lab) -> str:
+    """The page as HTML; everything that came from the submission is escaped."""
+    title = f"{lab.book.title} · {record['student']}"
+    parts = [f"<h1>{escape(title)}</h1>", f"<p><strong>{record['earned']} of {record['points']} points</strong></p>"]
+    if record["problem"]:
+        parts.append(f"<p class=none>It could not be graded: {escape(record['problem'])}.</p>")
+    parts += [f"<p class=note>{escape(note)}</p>" for note in record["notes"]]
+    parts += [_task(task, record) for task in lab.tasks if not record["problem"]]
+    body = "\n".join(parts)
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def _task(task: Task, record: dict) -> str:
+    checks = [check for check in record["checks"] if check["task"] == task.name]
+    earned, points = (sum(check[what] for check in checks) for what in ("earned", "points"))
+    state = "full" if earned == points else "part" if earned else "none"
+    heading = task.prose.source.splitlines()[0].lstrip("# ")
+    parts = [f"<h2>{escape(heading)} <span class={state}>{earned} of {points}</span></h2>"]
+    for check in checks:
+        if check["earned"] < check["points"]:
+            said = "a further check, of other inputs, found it wrong" if check["hidden"] else check["message"]
+            parts.append(f"<pre>{escape(said)}</pre>")
+    if told := record["raised"].get(task.code.id):
+        parts.append(f"<p>Running the cell raised <code>{escape(f'{told[0][0]}: {told[1]}')}</code></p>")
+    if earned < points:
+        parts.append(task.hints.source)
+    source = record["code"].get(task.name) or "nothing of this task was found"
+    parts.append(f"<details><summary>The code that was graded</summary><pre>{escape(source)}</pre></details>")
+    return "\n".join(parts)

@@ -1,0 +1,288 @@
+"""Grade a folder of submissions: what is new, several at a time, each in a sandbox of its own."""
+
+import atexit
+import hashlib
+import itertools
+import json
+import os
+import secrets
+import stat
+import sys
+import tempfile
+import threading
+from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from utils.course.grading import feedback, frames, gradebook, sandbox, worker
+from utils.course.grading.judge import Patience, isolated
+from utils.course.grading.roster import Work, works
+from utils.course.grading.similar import alike
+from utils.course.grading.submission import LARGEST
+from utils.course.grading.summary import write_summary
+from utils.course.grading.zygote import Zygote
+from utils.course.labs import Lab, points_of, read_lab
+from utils.files import CACHE_NAME, COURSE_ROOT
+
+try:
+    import distributed
+except ImportError:
+    distributed = None  # only --cluster needs it
+
+CLUSTER_SECONDS = 10
+FIRST_USER = 61_000  # unprivileged users, one for each submission at a time, where this is root
+ENGINE = ("sandbox", "worker", "judge", "submission", "frames", "zygote")  # what decides a grade besides the checks
+PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
+IN_FLIGHT = 2  # submissions in memory, for each that is being graded
+_users = itertools.count()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How submissions are graded; with the submission and the checks it decides the grade.
+
+    notebook: also run the whole notebook in the sandbox, for its student.
+    """
+
+    seed: int
+    patience: Patience = field(default_factory=Patience)
+    limits: sandbox.Limits = field(default_factory=sandbox.Limits)
+    seconds: float = 900.0  # for one submission in all
+    strict: bool = False
+    notebook: bool = False
+
+
+def grade(
+    source: Path,
+    labs: list[Path],
+    out: Path,
+    rules: Rules,
+    *,
+    jobs: int = 2,
+    regrade: bool = False,
+    executor: Executor | None = None,
+) -> list[dict]:
+    """Grade what is new in `source`, and write records and tables under `out`. Returns all records of the gradebook.
+
+    executor: where the work is done instead of `jobs` processes here. Raises ValueError for a source without notebooks
+    and, with rules.strict, where submissions cannot be isolated.
+    """
+    read = [read_lab(path) for path in labs]
+    todo = []
+    kept = stale = 0
+    for work in works(source, read):
+        record = gradebook.read_record(gradebook.record_path(out, work.lab.name, work.key))
+        same = record is not None and record["submission_sha256"] == work.digest
+        if same and record["checks_sha256"] == checks_digest(work.lab):
+            kept += 1
+        elif same and not regrade:
+            stale += 1
+        else:
+            todo.append(work)
+    if todo:
+        _grade_all(todo, source, out, rules, jobs, executor)
+    found = gradebook.records(out)
+    gradebook.write_tables(out, found)
+    for lab in read:
+        own = [record for record in found if record["lab"] == lab.name]
+        if own and (todo or not (out / f"{lab.name}.html").exists()):
+            pairs = alike(lab, {record["student"]: record["code"] for record in own})
+            gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
+            write_summary(out, lab.name, own, pairs)
+    _say(f"{len(todo)} graded, {kept} unchanged since the last time")
+    open_ones = sum(not record["isolated"] for record in found)
+    if open_ones:
+        _say(f"{open_ones} of {len(found)} not isolated: see the column in the tables, and --strict")
+    if stale:
+        _say(f"{stale} were graded by checks that have changed since: --regrade grades them again")
+    return found
+
+
+def class_seed(out: Path) -> int:
+    """The secret seed of a gradebook: drawn once, kept beside the grades for whoever may read them."""
+    path = out / "seed.json"
+    if path.exists():
+        return json.loads(path.read_text())["seed"]
+    out.mkdir(parents=True, exist_ok=True)
+    seed = secrets.randbits(31)
+    gradebook.write_whole(path, json.dumps({"seed": seed}) + "\n")
+    path.chmod(0o600)
+    return seed
+
+
+def cluster(address: str) -> Executor:
+    """The workers of the Dask scheduler at `address`, as an executor. ValueError if Dask or the scheduler is not there."""
+    if distributed is None:
+        raise ValueError("--cluster needs Dask: pip install distributed, here and where the workers run")
+    try:
+        return distributed.Client(address, timeout=CLUSTER_SECONDS).get_executor(pure=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
+    """Each record is written when it comes; only a few submissions are in memory at a time."""
+    hidden = [str(path.resolve()) for path in (source, out)]
+    left = iter(todo)
+    with executor or ThreadPoolExecutor(jobs) as pool, tqdm(total=len(todo), unit="submission", disable=None) as bar:
+        waiting: dict = {}
+        try:
+            while True:
+                for work in itertools.islice(left, IN_FLIGHT * jobs - len(waiting)):
+                    waiting[pool.submit(grade_one, *_job(work), hidden, rules)] = work
+                if not waiting:
+                    return
+                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    work = waiting.pop(future)
+                    said = future.result()
+                    if "refused" in said:
+                        raise ValueError(
+                            f"submissions cannot be isolated here ({said['refused']}): leave out --strict or grade elsewhere"
+                        )
+                    record = _record(work, said, rules)
+                    gradebook.write_record(out, record)
+                    feedback.write_page(out, record, work.lab)
+                    feedback.write_notebook(out, record, said.get("executed", b""))
+                    bar.update()
+        except BaseException:
+            for future in waiting:
+                future.cancel()
+            raise
+
+
+def _job(work: Work) -> tuple[bytes, bytes, str]:
+    """What of it goes to whoever grades it: the notebook, the lab, the lab's name."""
+    try:
+        raw = work.read() if not work.problem else b""
+    except (ValueError, OSError):
+        raw = b""
+    return raw, work.lab.book.path.read_bytes(), work.lab.name
+
+
+_own = threading.local()  # of each thread its zygote
+
+
+def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules) -> dict:
+    """What a judge says of the notebook `raw`. Any machine can do it that has the course; nothing is kept there.
+
+    With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run.
+    """
+    if not hasattr(_own, "zygote"):
+        _own.zygote, _own.user = Zygote(), FIRST_USER + next(_users)
+        atexit.register(_own.zygote.end)
+    with tempfile.TemporaryDirectory(prefix="grade-") as folder:
+        secret = Path(folder) / "secret"
+        secret.mkdir(mode=0o700)
+        os.chmod(folder, 0o711)
+        (secret / "submission.ipynb").write_bytes(raw)
+        (secret / f"{name}.ipynb").write_bytes(lab)
+        job = {"path": str(secret / "submission.ipynb"), "lab": str(secret / f"{name}.ipynb")}
+        job |= {"seed": rules.seed, "patience": asdict(rules.patience), "strict": rules.strict}
+        cage = _cage(Path(folder) / "work", [*hidden, secret], rules)
+        try:
+            said = _own.zygote.grade(job, cage, rules.seconds)
+        except frames.Broken as error:
+            return {"unreadable": f"grading it came to no end: {error}"}
+        if rules.notebook and "verdicts" in said:
+            said["executed"] = _executed(raw, _cage(Path(folder) / "run", [*hidden, secret], rules), rules)
+        return said
+
+
+def _cage(work: Path, hidden: list, rules: Rules) -> worker.Cage:
+    work.mkdir()
+    data = os.environ.get("COURSE_DATA")
+    environment = {"COURSE_DATA": str(Path(data).resolve())} if data else {}
+    return worker.Cage(
+        work, tuple(_readable(data)), tuple(map(Path, [*hidden, *PRIVATE])), rules.limits, _own.user, environment
+    )
+
+
+def _executed(raw: bytes, cage: worker.Cage, rules: Rules) -> bytes:
+    """The notebook after papermill has run it in the sandbox; b"" if nothing came of it."""
+    source, target, course = (cage.work / name for name in ("submission.ipynb", "executed.ipynb", "course"))
+    source.write_bytes(raw)
+    course.mkdir()
+    (course / "utils").symlink_to(COURSE_ROOT / "utils")
+    seconds = rules.patience.cell
+    command = (sys.executable, str(Path(__file__).with_name("execute.py")), str(source), str(target), str(int(seconds)))
+    environment = cage.environment | {"PYTHONPATH": str(course), "PYTHONSAFEPATH": "1"}
+    _own.zygote.execute(cage._replace(command=command, environment=environment), rules.seconds)
+    try:
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:
+        whole = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return file.read(LARGEST) if whole else b""
+
+
+def _readable(data: str | None) -> list[Path]:
+    """What student code may read: the interpreter and its libraries, the course's own, the data."""
+    given = [
+        sys.prefix,
+        sys.base_prefix,
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/etc",
+        COURSE_ROOT / "utils",
+        *([data] if data else []),
+    ]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
+    return [Path(path).resolve() for path in [*given, cache] if Path(path).exists()]
+
+
+def _record(work: Work, said: dict, rules: Rules) -> dict:
+    """The record of a submission: nothing in it depends on the time, the machine's speed or the order of grading."""
+    checks = said.get("verdicts") or [
+        {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
+        | {"earned": 0, "message": ""}
+        for task in work.lab.tasks
+        for check in task.checks
+    ]
+    problem = work.problem or said.get("unreadable", "")
+    isolation = {layer: str(said.get("isolation", {}).get(layer, "")) for layer in sandbox.LAYERS}
+    return {
+        "student": work.student,
+        "key": work.key,
+        "id": work.id,
+        "lab": work.lab.name,
+        "file": work.file,
+        "earned": sum(check["earned"] for check in checks),
+        "points": sum(check["points"] for check in checks),
+        "checks": checks,
+        "problem": problem,
+        "notes": [*work.notes, *said.get("notes", ())],
+        "raised": said.get("raised", {}),
+        "code": said.get("code", {}),
+        "isolation": isolation,
+        "isolated": bool(problem) or isolated(isolation),
+        "submission_sha256": work.digest,
+        "checks_sha256": checks_digest(work.lab),
+        "seed": rules.seed,
+        "versions": {"python": ".".join(map(str, sys.version_info[:3])), "torch": torch.__version__},
+    }
+
+
+def checks_digest(lab: Lab) -> str:
+    """SHA-256 of what decides a grade besides the submission: the lab's checks and points, and the code that runs them."""
+    digest = hashlib.sha256()
+    for task in lab.tasks:
+        for check in task.checks:
+            digest.update(f"{check.id} {points_of(check)}\n{check.source}\n".encode())
+    for cell in lab.others:
+        digest.update(f"{cell.id}\n{cell.source}\n".encode())
+    for path in [
+        *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
+        *(COURSE_ROOT / "utils" / f"{name}.py" for name in ("lab", "wire")),
+    ]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,229 @@
+"""Lock the process of a student's code in: what it may read, write, start, use and reach. Linux; each layer best effort.
+
+`unshared` gives it process numbers, a network (an empty one), shared memory and mounts of its own; `locked_in` takes the
+rest away. Both return what each layer came to, "on" or the reason why not, for the gradebook to record.
+"""
+
+import ctypes
+import fcntl
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ON = "on"
+LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "limits")
+ISOLATING = ("files", "network")  # without these a submission reads what it should not, or calls home
+NOBODY = 65534
+PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
+
+# The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+CAPSET = {"x86_64": 126, "aarch64": 91}
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
+
+# Landlock's rights over files, by bit: execute 0, write 1, read 2, list 3, … make, remove, link, truncate 14, ioctl 15.
+READ = 0b1101
+FILE_ONLY = (
+    0b1100_0000_0000_0111  # the rights that a file, not a folder, can be given: execute, write, read, truncate, ioctl
+)
+RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are; 16 from version 5 on
+
+DEVICES = ((Path("/dev/null"), FILE_ONLY), (Path("/dev/zero"), READ), (Path("/dev/urandom"), READ))
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use: seconds of CPU time, bytes of memory, of a file and of all, processes, open files."""
+
+    cpu: int = 120
+    memory: int = 4 << 30
+    file_bytes: int = 64 << 20
+    disk: int = 256 << 20
+    processes: int = 64
+    files: int = 256
+
+
+def unshared() -> dict[str, str]:
+    """Leave the namespaces of the caller: processes, network, shared memory, mounts. The next fork is process 1 of the new.
+
+    An ordinary user gets a user namespace with it and keeps its number. Where the kernel denies it, nothing changes.
+    """
+    flags = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS
+    user, group = os.getuid(), os.getgid()
+    problem = _problem(libc.unshare(flags)) if user == 0 else "not root"
+    if problem:
+        problem = _problem(libc.unshare(flags | CLONE_NEWUSER))
+        if problem:
+            return {"namespaces": problem}
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    return {"namespaces": ON}
+
+
+def mounts_of_its_own(hidden: Sequence[Path], needed: Sequence[Path], size: int) -> str:
+    """Process 1 of a new namespace: a /proc and a /dev/shm (of `size` bytes) of its own, nothing in the `hidden` folders.
+
+    Where this is root, about to become somebody else, a folder that only root may enter is replaced by one that has nothing
+    but what is `needed` of it, such as an interpreter in root's home.
+    """
+    safe = MS_NOSUID | MS_NODEV
+    try:
+        _mount("none", Path("/"), "", MS_REC | MS_PRIVATE)
+        _mount("tmpfs", Path("/dev/shm"), "tmpfs", safe, f"size={size}")
+        _mount("proc", Path("/proc"), "proc", safe | MS_NOEXEC)
+        if os.getuid() == 0:
+            _replace_private_folders(needed)
+        for folder in hidden:
+            if folder.is_dir():
+                _mount("tmpfs", folder, "tmpfs", safe | MS_NOEXEC | MS_RDONLY, "size=4k")
+    except OSError as error:
+        return str(error)
+    return ON
+
+
+def _replace_private_folders(needed: Sequence[Path]) -> None:
+    inside: dict[Path, list[Path]] = {}
+    for path in needed:
+        private = next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
+        if private:
+            inside.setdefault(private, []).append(path)
+    for private, paths in inside.items():
+        held = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths]
+        _mount("tmpfs", private, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        for path, handle in zip(paths, held, strict=True):
+            path.mkdir(parents=True)
+            _mount(f"/proc/self/fd/{handle}", path, "", MS_BIND | MS_REC)
+            os.close(handle)
+
+
+def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") -> None:
+    if libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode()) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{os.strerror(number)} (mounting {target})")
+
+
+def locked_in(
+    work: Path, readable: Sequence[Path], limits: Limits, user: int, writable: Sequence[Path] = ()
+) -> dict[str, str]:
+    """Give up being root, more than `limits`, capabilities, files but `readable` ones (`work` and `writable` to write), TCP.
+
+    user: who to become, if this is root. None of it can be taken back, by this process or by any that it starts.
+    """
+    states = {"user": _become(user, work)}
+    states["limits"] = _limited(limits)
+    _drop_capabilities()
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    states |= _landlocked((work, *writable), readable)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of the same user may look into this one
+    return states
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when the one that started it ends."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """What this process's children leave behind becomes its own child, to be ended by it."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def loopback_up() -> str:
+    """In a network namespace of its own: 127.0.0.1, for processes of the sandbox that talk to each other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0x1))  # SIOCSIFFLAGS, IFF_UP
+        except OSError as error:
+            return str(error)
+    return ON
+
+
+def _become(user: int, work: Path) -> str:
+    if os.getuid() != 0:
+        return ON
+    try:
+        os.chown(work, user, user)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    except OSError as error:
+        return str(error)
+    return ON
+
+
+def _limited(limits: Limits) -> str:
+    wanted = {
+        resource.RLIMIT_CPU: limits.cpu,
+        resource.RLIMIT_AS: limits.memory,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_NOFILE: limits.files,
+        resource.RLIMIT_CORE: 0,
+    }
+    try:
+        for kind, most in wanted.items():
+            hard = resource.getrlimit(kind)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ON
+
+
+def _drop_capabilities() -> None:
+    """Of the user namespace in which an ordinary user is root in all but name."""
+    header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
+    libc.syscall(CAPSET.get(platform.machine(), -1), header, bytes(24))
+
+
+def _landlocked(writable: Sequence[Path], readable: Sequence[Path]) -> dict[str, str]:
+    """Files by allow-list; with newer kernels no TCP, no signals and no sockets to what is outside."""
+    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
+    if version < 1:
+        return dict.fromkeys(("files", "network", "signals"), _problem(version))
+    all_rights = (1 << RIGHTS_OF_ABI.get(version, 16)) - 1
+    ports = 0b11 if version >= PORT_RIGHTS_FROM else 0
+    scopes = 0b11 if version >= SCOPES_FROM else 0
+    fields = [all_rights] + [ports] * (version >= PORT_RIGHTS_FROM) + [scopes] * (version >= SCOPES_FROM)
+    ruleset = libc.syscall(LANDLOCK_CREATE_RULESET, struct.pack(f"{len(fields)}Q", *fields), 8 * len(fields), 0)
+    if ruleset < 0:
+        return dict.fromkeys(("files", "network", "signals"), _problem(ruleset))
+    for path, rights in [*((path, all_rights) for path in writable), *((path, READ) for path in readable), *DEVICES]:
+        _allow(ruleset, path, rights & all_rights)
+    problem = _problem(libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+    old = f"Landlock version {version} of this kernel does not know them"
+    return {
+        "files": problem or ON,
+        "network": problem or (ON if ports else old),
+        "signals": problem or (ON if scopes else old),
+    }
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there need not be allowed
+    if not path.is_dir():
+        rights &= FILE_ONLY
+    libc.syscall(LANDLOCK_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, handle), 0)
+    os.close(handle)
+
+
+def _problem(status: int) -> str:
+    """ "" for success, else what the last system call complained of."""
+    return os.strerror(ctypes.get_errno()) if status < 0 else ""

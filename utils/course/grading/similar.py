@@ -1,0 +1,90 @@
+"""Pairs of submissions whose code is alike beyond the starter: for a person to look at, never a verdict.
+
+Each statement of a task's code is taken without its names, comments and docstrings, and wherever it stands. What the starter
+has too counts nothing, nor does what many of the class wrote.
+"""
+
+import ast
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+
+from utils.course.labs import Lab
+
+ALIKE = 0.6  # of the weight that either has
+SMALLEST = 30  # nodes of code that a submission has beyond the starter, to be compared at all
+COMMON = 0.3  # the share of a class from which on a statement that so many wrote says nothing
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two students; share: of the weight of both their statements, that of those that both have; tasks: where they are."""
+
+    first: str
+    second: str
+    share: float
+    tasks: tuple[str, ...]
+
+
+def alike(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
+    """The pairs of `codes` (student -> task -> source) that are alike, the likest first."""
+    given = set().union(*(_statements(task.starter) for task in lab.tasks))
+    written: dict[str, dict[str, tuple[int, str]]] = {}
+    for student, by_task in codes.items():
+        own = {
+            mark: (size, task)
+            for task, source in by_task.items()
+            for mark, size in _statements(source).items()
+            if mark not in given
+        }
+        if sum(size for size, _ in own.values()) >= SMALLEST:
+            written[student] = own
+    who = defaultdict(set)
+    for student, own in written.items():
+        for mark in own:
+            who[mark].add(student)
+    rare = {mark for mark, students in who.items() if len(students) <= max(3, COMMON * len(written))}
+    met = {pair for mark in rare for pair in combinations(sorted(who[mark]), 2)}
+    pairs = [_pair(first, second, written, rare) for first, second in met]
+    return sorted(
+        (pair for pair in pairs if pair.share >= ALIKE), key=lambda pair: (-pair.share, pair.first, pair.second)
+    )
+
+
+def _pair(first: str, second: str, written: dict, rare: set[str]) -> Pair:
+    one, other = ({mark: about for mark, about in written[name].items() if mark in rare} for name in (first, second))
+    size = {mark: about[0] for mark, about in (one | other).items()}
+    shared = set(one) & set(other)
+    share = sum(size[mark] for mark in shared) / sum(size.values())
+    return Pair(first, second, share, tuple(sorted({one[mark][1] for mark in shared})))
+
+
+def _statements(source: str) -> dict[str, int]:
+    """hash -> number of nodes, of each simple statement and of each head of a compound one."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Pass):
+            kinds = _kinds(node)
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                found[hashlib.sha256(" ".join(kinds).encode()).hexdigest()] = len(kinds)
+    return found
+
+
+def _kinds(statement: ast.stmt) -> list[str]:
+    """The kinds of its nodes in order, with what is called and how much, but nobody's own names; no statements inside it."""
+    kinds, todo = [], [statement]
+    while todo:
+        node = todo.pop()
+        detail = ""
+        if isinstance(node, ast.Attribute):
+            detail = node.attr
+        elif isinstance(node, ast.Constant):
+            detail = repr(node.value)[:40]
+        kinds.append(f"{type(node).__name__}:{detail}")
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt | ast.expr_context)]
+    return kinds

@@ -1,6 +1,7 @@
 """The order of batches is a pure function of seed, epoch and step, and the loader hands out nothing else."""
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from utils.batches import Order, batches, derive_seed
 from utils.data import TensorData
@@ -155,6 +157,21 @@ def test_ctrl_c_ends_the_workers_too():
             os.killpg(process.pid, signal.SIGKILL)
     assert b"KeyboardInterrupt" in errors
     assert process.returncode == -signal.SIGINT
+
+
+def test_a_second_ctrl_c_while_the_workers_are_ended(monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "_mark_worker_as_unavailable", interrupted)
+    stream = batches(TensorData(torch.arange(20.0)[:, None], torch.arange(20)), Order(20, 4), 0, 5, workers=2)
+    next(stream)
+    started = multiprocessing.active_children()
+    with pytest.raises(KeyboardInterrupt):
+        stream.close()
+    for process in started:
+        process.join(30)
+    assert len(started) == 2 and {process.exitcode for process in started} == {-signal.SIGKILL}
 
 
 def test_pinned_batches_are_those_of_the_loader_also_without_workers(monkeypatch):

@@ -1,7 +1,9 @@
 """A bad moment does no harm: gradients that are not finite, memory that runs out, updates that are blocked."""
 
 import copy
+import os
 import re
+import signal
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 from utils import state
 from utils.checkpoint import load_newest
 from utils.data import TensorData, spiral
-from utils.guards import Guard
+from utils.guards import SIGTERM_EXIT, Guard, Termination
 from utils.loop import Config, train
 from utils.metrics import cross_entropy_sum
 
@@ -283,3 +285,13 @@ def test_the_halved_parts_are_kept_on_resume(tmp_path):
     again = Small(plain_net(), 10)
     train(again, TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
     assert set(again.sizes) == {8}
+
+
+def test_a_sigterm_that_nobody_heeded_ends_the_process_after_the_last_step():
+    with pytest.raises(SystemExit) as left, Termination() as sigterm:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert sigterm.asked
+    assert left.value.code == SIGTERM_EXIT
+    with pytest.raises(ZeroDivisionError), Termination():  # an error says more
+        os.kill(os.getpid(), signal.SIGTERM)
+        1 / 0  # noqa: B018

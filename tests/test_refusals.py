@@ -296,6 +296,16 @@ def test_two_runs_in_one_folder(finished):
     assert train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished).steps == 4
 
 
+def test_another_run_between_look_and_start(finished):
+    """One that opened the folder before another trained there would begin where that one began."""
+    late = RunFolder(finished, Config(steps=4, save_every=2), 64)
+    train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=finished)
+    before = snapshot(finished)
+    with late, pytest.raises(RuntimeError, match=r"another run has trained in .* meanwhile: start again"):
+        late.begin(0, torch.device("cpu"))
+    assert snapshot(finished) == before
+
+
 def test_checkpoints_that_are_gone_are_said_to_be_and_the_old_log_is_kept(finished, capsys):
     old = (finished / "log.jsonl").read_text()
     for path in (finished / "checkpoints").iterdir():

@@ -199,9 +199,11 @@ def batches(
         except RuntimeError as error:
             raise _explained(error, fetch, fetched, arrived) from error
         finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
-            fetched._shutdown_workers()
-            for process in fetched._workers:
-                process.kill()  # one that hangs has not ended
+            try:
+                fetched._shutdown_workers()
+            finally:  # a second Ctrl-C may have cut that short
+                for process in fetched._workers:
+                    process.kill()  # one that hangs has not ended
         first = last
 
 

@@ -95,6 +95,7 @@ def evaluating(model: nn.Module):
 class Termination:
     """While it is entered, SIGTERM only sets `asked`; the loop finishes its step, saves, and leaves.
 
+    One that comes after the last step ends the process when it is left: its sender waits for that, whatever was to follow.
     Signals can be caught in the main thread only; elsewhere this does nothing.
     """
 
@@ -107,9 +108,11 @@ class Termination:
             self.previous = signal.signal(signal.SIGTERM, self._ask)
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, kind, *error) -> None:
         if self.caught:
             signal.signal(signal.SIGTERM, self.previous)
+        if self.asked and kind is None:
+            raise SystemExit(SIGTERM_EXIT)
 
     def _ask(self, number, frame) -> None:
         self.asked = True

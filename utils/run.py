@@ -46,6 +46,7 @@ class RunFolder:
         self.log, self.checkpoints = Log(self.path / "log.jsonl", ranks, self.writing), self.path / "checkpoints"
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run={str(self.path)!r} is a file: name a folder")
+        self.found = ""  # what stood in run.json
         self.metadata = self._read_metadata()
 
     def __enter__(self) -> "RunFolder":
@@ -61,7 +62,8 @@ class RunFolder:
         if not file.exists():
             return {"run": None, "config": asdict(self.config), "data": self.data, "legs": []}
         try:
-            metadata = json.loads(file.read_text())
+            self.found = file.read_text()
+            metadata = json.loads(self.found)
             changed = differences(metadata["config"], self.config)
             before = metadata["data"]
             names = {**self.data, **before}
@@ -106,7 +108,8 @@ class RunFolder:
     def begin(self, step: int, device: torch.device) -> None:
         """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
-        Raises RuntimeError if another process is training in this folder, or it cannot be written to.
+        Raises RuntimeError if another process is training in this folder, or has since it was opened, or if it cannot be
+        written to.
         """
         if not self.ranks.first:
             return
@@ -120,6 +123,11 @@ class RunFolder:
             ) from error
         if not (self.lock and _is_ours(self.lock)):
             raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
+        file = self.path / "run.json"
+        if (file.read_text() if file.exists() else "") != self.found:
+            raise RuntimeError(
+                f"another run has trained in {self.path} meanwhile: start again to resume from where it is"
+            )
         _held.add(self.path.resolve())
         checkpoint.sweep(self.checkpoints)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}

@@ -14,7 +14,7 @@ from pathlib import Path
 from resumable import same
 from torture.kill import STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
-from torture.victims import Victim, start, train_to_the_end
+from torture.victims import Victim, call_before, start, train_prepared
 
 from utils import checkpoint
 from utils.metrics import Log
@@ -122,7 +122,7 @@ class Trouble:
         return victim, victim.end(signal.SIGCONT)
 
     def _start(self, prepare: Callable[[], None] = lambda: None) -> Victim:
-        return start(partial(_train, prepare, self.here, **self.options), self.here / "log")
+        return start(partial(train_prepared, prepare, self.here, **self.options), self.here / "log")
 
     def tried(self, expected: dict, tally: Tally) -> list[str]:
         """What was wrong; not counted if the run ended before the trouble came."""
@@ -186,7 +186,7 @@ class FullBefore(Full):
     place: tuple[type, str]  # which function writes
 
     def meet(self) -> tuple[Victim, int]:
-        victim = self._start(partial(_call_before, *self.place, self.draw.randrange(6), self.begin))
+        victim = self._start(partial(call_before, *self.place, self.draw.randrange(6), self.begin))
         return victim, victim.end()
 
 
@@ -285,23 +285,6 @@ class AFile(Moved):
 
 
 TROUBLES = (FullCheckpoint, FullLog, ReadOnly, Moved, FullMetadata, AnotherRun, Removed, Full, AFile)
-
-
-def _train(prepare: Callable[[], None], here: Path, **options) -> None:
-    prepare()
-    train_to_the_end(here, **options)
-
-
-def _call_before(owner: object, name: str, times: int, do: Callable[[], None]) -> None:
-    """Call `do` before the call number `times` of a function, counted from 0."""
-    function, numbers = getattr(owner, name), iter(range(times + 1))
-
-    def prepared(*arguments, **options):
-        if next(numbers, None) == times:
-            do()
-        return function(*arguments, **options)
-
-    setattr(owner, name, prepared)
 
 
 def _half_written(run: Path) -> list[str]:

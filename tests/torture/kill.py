@@ -51,7 +51,7 @@ def _kill(here: Path, workers: int, draw: random.Random, lines: int | None) -> t
     """Start the run in `here`, kill it, in a save if `lines` says of how many lines one consists; (victim, exit code)."""
     here.mkdir(exist_ok=True)
     saves = draw.randrange(3)
-    instant = (saves, draw.randrange(lines)) if lines else None
+    instant = (saves, draw.randrange(lines), signal.SIGKILL) if lines else None
     victim = start(partial(train_to_the_end, here, workers=workers), here / "log", instant)
     if instant:
         return victim, victim.end()
@@ -79,4 +79,4 @@ def finish(here: Path, **options) -> dict | None:
 
 def last_line(here: Path) -> str:
     """What the run in `here` printed last."""
-    return (here / "log").read_text().splitlines()[-1]
+    return [*(here / "log").read_text().splitlines(), ""][-1]

@@ -3,6 +3,7 @@
 from torture.disk import disk
 from torture.files import hostile, swapped, torn
 from torture.kill import kill
+from torture.signals import signals
 from torture.workers import workers
 
 TRIALS = {  # name: (trial, count of the long form, of the short one)
@@ -12,4 +13,5 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "hostile": (hostile, 50, 10),
     "workers": (workers, 40, 4),
     "disk": (disk, 60, 9),
+    "signals": (signals, 81, 9),
 }

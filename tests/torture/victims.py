@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import util
 from pathlib import Path
 from types import FrameType
 
@@ -40,6 +41,24 @@ def train_to_the_end(folder: Path, run: Path | None = None, **changes) -> None:
     model = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
     result = train(model, Noisy(), Noisy(), config_of(**changes), run=run or folder / "run")
     torch.save(outcome(result), folder / "outcome")
+
+
+def train_prepared(prepare: Callable[[], None], *arguments, **options) -> None:
+    """As train_to_the_end, after `prepare()`."""
+    prepare()
+    train_to_the_end(*arguments, **options)
+
+
+def call_before(owner: object, name: str, times: int, do: Callable[[], None]) -> None:
+    """Call `do` before the call number `times`, counted from 0, of a function of a module or class."""
+    function, numbers = getattr(owner, name), iter(range(times + 1))
+
+    def preceded(*arguments, **options):
+        if next(numbers, None) == times:
+            do()
+        return function(*arguments, **options)
+
+    setattr(owner, name, preceded)
 
 
 @dataclass
@@ -98,10 +117,11 @@ class Victim:
         return True
 
 
-def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | None = None) -> Victim:
+def start(work: Callable[[], None], log: Path, signal_in_save: tuple[int, int, int] | None = None) -> Victim:
     """Fork a process that does `work`, with what it prints in `log`.
 
-    kill_in_save: (n, line): it kills itself in its save number n, before the line-th line of Python that runs there.
+    signal_in_save: (n, line, number): it sends itself that signal in its save number n, before the line-th line of Python
+    that runs there.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -111,12 +131,13 @@ def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | N
     code = 1
     try:  # nothing may return from here into the parent's code
         os.setpgid(0, 0)  # its workers are in this group too
+        util._finalizer_registry.clear()  # the parent's
         os.close(reading)
         output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         torch.set_num_threads(1)
-        _tell_of_saves(writing, kill_in_save)
+        _tell_of_saves(writing, signal_in_save)
         work()
         code = 0
     except SystemExit as error:
@@ -124,10 +145,12 @@ def start(work: Callable[[], None], log: Path, kill_in_save: tuple[int, int] | N
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
     finally:
+        with suppress(BaseException):
+            util._exit_function()  # as any process of Python ends: it waits for its workers, and sweeps up its files
         os._exit(code)
 
 
-def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
+def _tell_of_saves(pipe: int, signal_in_save: tuple[int, int, int] | None) -> None:
     """Around RunFolder.save, which writes a checkpoint, deletes old ones and writes the metadata."""
     whole_save, write, numbers = RunFolder.save, checkpoint.save, iter(range(sys.maxsize))
 
@@ -138,8 +161,8 @@ def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
         return path
 
     def cut_short(self: RunFolder, *arguments, **options) -> None:
-        if kill_in_save and next(numbers) == kill_in_save[0]:
-            sys.settrace(_Countdown(kill_in_save[1]))
+        if signal_in_save and next(numbers) == signal_in_save[0]:
+            sys.settrace(_Countdown(*signal_in_save[1:]))
         whole_save(self, *arguments, **options)
         sys.settrace(None)
 
@@ -147,16 +170,16 @@ def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
 
 
 class _Countdown:
-    """A tracer that kills this process when so many lines have run."""
+    """A tracer that sends this process a signal when so many lines have run."""
 
-    def __init__(self, lines: int):
-        self.left = lines
+    def __init__(self, lines: int, number: int = signal.SIGKILL):
+        self.left, self.number = lines, number
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> "_Countdown":
         if event == "line":
             self.left -= 1
-            if self.left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.left == -1:
+                os.kill(os.getpid(), self.number)
         return self
 
 

@@ -1,0 +1,15 @@
+# replaces: code-cure
+# caught by: check-cure
+# says: in all rounds
+
+
+def cure(model, x, y):
+    record = []
+    for _ in range(10):
+        found = diagnose(model, x, y)
+        if not found:
+            return record
+        record = found
+        for place, disease in found:
+            treat(model, place, disease)
+    raise RuntimeError(f"still ill: {found}")

@@ -1,0 +1,20 @@
+# replaces: code-lean
+# caught by: check-lean
+# says: of the same forward, before the update
+
+
+def train_step(model, optimizer, inputs, labels, rows):
+    with phase("data", device):
+        batch, targets = inputs[rows], labels[rows]
+    with phase("forward", device):
+        outputs = model(batch)
+        loss = F.cross_entropy(outputs, targets)
+        accuracy = (outputs.argmax(1) == targets).float().mean()
+    with phase("backward", device):
+        loss.backward()
+        norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    with phase("optimizer", device):
+        optimizer.step()
+        optimizer.zero_grad()
+    accuracy = model(batch).argmax(1).eq(targets).float().mean()
+    return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}

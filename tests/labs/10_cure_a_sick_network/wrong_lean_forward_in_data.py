@@ -1,0 +1,19 @@
+# replaces: code-lean
+# caught by: check-lean
+# says: the forward belongs into its phase
+
+
+def train_step(model, optimizer, inputs, labels, rows):
+    with phase("data", device):
+        batch, targets = inputs[rows], labels[rows]
+        outputs = model(batch)
+    with phase("forward", device):
+        loss = F.cross_entropy(outputs, targets)
+        accuracy = (outputs.argmax(1) == targets).float().mean()
+    with phase("backward", device):
+        loss.backward()
+        norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    with phase("optimizer", device):
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}

@@ -1,0 +1,19 @@
+# replaces: code-lean
+# caught by: check-lean
+# says: the root of the sum of all squares
+
+
+def train_step(model, optimizer, inputs, labels, rows):
+    with phase("data", device):
+        batch, targets = inputs[rows], labels[rows]
+    with phase("forward", device):
+        outputs = model(batch)
+        loss = F.cross_entropy(outputs, targets)
+        accuracy = (outputs.argmax(1) == targets).float().mean()
+    with phase("backward", device):
+        loss.backward()
+        norm = sum(p.grad.norm() for p in model.parameters())
+    with phase("optimizer", device):
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+import utils.batches
 from utils.batches import Order, batches, derive_seed
 from utils.data import TensorData
 
@@ -50,6 +51,46 @@ def test_ranks_share_each_batch_without_overlap(world):
     for step in range(2 * whole.steps_per_epoch):
         parts = [shard.indices(step).tolist() for shard in shards]
         assert sorted(chain(*parts)) == sorted(whole.indices(step).tolist())
+
+
+@pytest.mark.parametrize("examples", [1, 2, 3, 16, 17, 1000])
+def test_an_order_that_is_computed_is_a_permutation_too(monkeypatch, examples):
+    monkeypatch.setattr(utils.batches, "LISTED", 0)
+    epochs = [all_indices(Order(examples, 7, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert all(sorted(epoch) == list(range(examples)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4 or examples <= 3
+
+
+def test_an_order_that_is_computed_is_well_mixed(monkeypatch):
+    """As in a random one: hardly an example stays, neighbours do not stay together, and each place gets any example."""
+    monkeypatch.setattr(utils.batches, "LISTED", 0)
+    images = torch.tensor(all_indices(Order(10_000, 100, seed=4), 0)).double()
+    places = torch.arange(10_000.0, dtype=torch.float64)
+    assert (images == places).sum() < 10 and (images.diff().abs() == 1).sum() < 10
+    correlations = torch.corrcoef(torch.stack([places[1:], images[1:], images[:-1]]))
+    assert correlations.triu(1).abs().max() < 5 / 10_000**0.5
+
+
+def test_the_order_of_more_examples_than_memory_holds():
+    order = Order(2**62, 4, seed=1)
+    assert len(set(order.batch(0).tolist() + order.batch(2**60 - 1).tolist())) == 8
+    assert all(0 <= index < 2**62 for index in order.batch(10**9).tolist())
+    assert Order(5_000_000_000, 4).indices(0).tolist() == [1821949277, 2032830207, 1835130932, 1373482833]  # pinned
+
+
+def test_the_smallest_micro_batch():
+    """50 examples by 16: batches of 16, 16, 16, 2."""
+    order = Order(50, 16)
+    assert [order.smallest_part(3, parts) for parts in (1, 3, 16)] == [16, 5, 1]
+    assert [order.smallest_part(4, parts) for parts in (1, 2, 3)] == [2, 1, 1]
+    assert Order(50, 16, drop_last=True).smallest_part(9, 3) == 5
+    assert Order(50, 64).smallest_part(1, 5) == 10
+    assert Order(50, 16, world=2).smallest_part(4, 1) == 1
+
+
+def test_as_many_batches_ahead_as_nobody_counts_to():
+    data = TensorData(torch.randn(20, 2), torch.zeros(20, dtype=torch.int64))
+    assert len(list(batches(data, Order(20, 8), 0, 3, workers=1, prefetch=10**9))) == 3
 
 
 def test_the_order_is_the_same_on_every_machine():

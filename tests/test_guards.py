@@ -199,6 +199,20 @@ def test_too_many_skips_in_a_row_end_the_run(guard_on):
         train(net(), DATA, None, config, loss=Poison({2, 3, 5, 6, 7}))
 
 
+def test_more_skips_than_any_number_holds_may_be_allowed():
+    config = Config(steps=4, batch_size=16, nonfinite="skip", max_skips=10**30)
+    assert train(net(), DATA, None, config, loss=Poison({2})).skipped == 1
+
+
+@pytest.mark.parametrize("nonfinite", ["raise", "skip"])
+def test_an_update_that_is_too_long_is_not_saved(nonfinite, tmp_path):
+    """Its gradient is finite, and no later step would tell: it is the last."""
+    options = {"batch_size": 64, "nonfinite": nonfinite, "optimizer": "sgd", "warmup": 2, "save_every": 1}
+    with pytest.raises(FloatingPointError, match=r"a weight is not finite after step 1, .* \(lr 1e\+300"):
+        train(net(), DATA, None, Config(steps=3, lr=1e300, **options), run=tmp_path)
+    assert load_newest(tmp_path / "checkpoints") is None
+
+
 def test_a_validation_that_is_not_finite(guard_on):
     """Every comparison with NaN is false: without a check it would pass for a loss that is merely not better."""
     bad = TensorData(torch.full((8, 2), float("nan")), torch.zeros(8, dtype=torch.int64))

@@ -93,6 +93,12 @@ def test_evaluate_covers_every_example_whatever_the_batch_size():
         assert scores.accuracy == (logits.argmax(-1) == data.y).sum().item() / 101
 
 
+def test_no_accuracy_where_targets_and_outputs_do_not_pair_up():
+    """(4,) against (4, 1) would be compared each with each, and 16 pairs counted."""
+    data = TensorData(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.int64))
+    assert evaluate(net(), data).accuracy is None and evaluate(net(), data).targets == 4
+
+
 def test_evaluate_changes_nothing():
     model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
     model[1].eval()  # frozen by its owner

@@ -1,7 +1,9 @@
 """Bad input gets a clear error with the value and the next move, and nothing is overwritten."""
 
 import json
+import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -15,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from utils import checkpoint
 from utils.config import CHOICES, WATCHING, Config, differences, field_docs
-from utils.data import TensorData, spiral
+from utils.data import IGNORE, TensorData, spiral
 from utils.device import pick_device
 from utils.loop import train
 from utils.models import GPT, MLP
@@ -66,6 +68,10 @@ def snapshot(folder: Path) -> dict[str, bytes]:
         ("schedule", "linear", "constant, cosine"),
         ("nonfinite", "ignore", "raise, skip"),
         ("workers", -1, "at least 0"),
+        ("workers", 10**6, "at most 512, one for each core"),
+        ("worker_timeout", 1e-9, "from 1 to 1,000,000 seconds"),
+        ("worker_timeout", 1e300, "from 1 to 1,000,000 seconds"),
+        ("peak_flops", 1e-300, "0 or at least 1"),
         ("log_every", 0, "at least 1"),
         ("keep", 0, "at least 1"),
         ("seed", -1, "at least 0"),
@@ -170,6 +176,175 @@ def test_data_that_cannot_work_is_refused_before_a_step(tmp_path, data, message,
         train(net(), config=Config(steps=2), run=tmp_path / "run", **both)
     assert message in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+class Lying(Unchecked):
+    def __init__(self, length):
+        super().__init__(X, Y)
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
+class Ragged(Unchecked):
+    """Example `at` is twice as wide."""
+
+    def __init__(self, at):
+        super().__init__(X, Y)
+        self.at = at
+
+    def __getitem__(self, i):
+        return (torch.cat([X[i], X[i]]) if i == self.at else X[i]), Y[i]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (Unchecked, "whose length is none (TypeError: "),
+        (Lying(-1), "whose length is none (ValueError: "),
+        (Lying(2.5), "whose length is none (TypeError: "),
+        (Ragged(1), "could not fetch examples 0, 1 as one batch"),
+        (["spam", "eggs"], "an example must be a pair"),
+        ([None, None], "could not fetch examples 0, 1 as one batch: TypeError"),
+        ({"a": (X, Y)}, "could not fetch example 0 in epoch 0: KeyError"),
+        (TensorData(X, torch.zeros(64, 0, dtype=torch.int64)), "outputs must have one axis more than targets"),
+    ],
+)
+def test_data_that_cannot_be_read_is_refused(tmp_path, data, message):
+    with pytest.raises(ValueError) as error:
+        train(net(), data, None, Config(steps=2), run=tmp_path / "run")
+    assert message in str(error.value) and not (tmp_path / "run").exists()
+
+
+def test_a_dataset_may_hold_its_labels_as_it_likes():
+    data = Unchecked(X, Y)
+    for labels in (Y.tolist(), Y.numpy(), None, [["a"]]):
+        data.y = labels
+        assert train(net(), data, None, Config(steps=1)).steps == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_example_of_another_shape_is_named(workers):
+    with pytest.raises(RuntimeError, match=r"^could not fetch examples (\d+, )*40(, \d+)* as one batch: RuntimeError"):
+        train(net(), Ragged(40), None, Config(steps=4, batch_size=16, workers=workers))
+
+
+def test_validation_data_without_a_target():
+    """A mean of nothing, at the first validation, would cost the steps before it."""
+    nothing = TensorData(X, torch.full_like(Y, IGNORE))
+    with pytest.raises(ValueError, match="val_data: all targets are -100"):
+        train(net(), TensorData(X, Y), nothing, Config(steps=2))
+
+
+class Through(nn.Module):
+    """A network whose output is handed on through any function."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.net, self.last = net(), last
+
+    def forward(self, x):
+        return self.last(self.net(x))
+
+
+def on_meta() -> nn.Module:
+    with torch.device("meta"):
+        return nn.Linear(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (MLP, "the model is <class"),
+        (None, "the model is None"),
+        (nn.LazyLinear(3), "weight of the model has no values yet"),
+        (on_meta(), "weight of the model has no values yet"),
+        (nn.Sequential(nn.Embedding(3, 2, sparse=True)), "0 of the model has sparse gradients"),
+        (Through(lambda out: (out, out)), "the model returns a tuple"),
+        (Through(lambda out: None), "the model returns a NoneType"),
+    ],
+)
+def test_a_model_that_cannot_be_trained(tmp_path, model, message):
+    with pytest.raises(ValueError) as error:
+        train(model, TensorData(X, Y), None, Config(steps=2), run=tmp_path / "run")
+    assert message in str(error.value) and not (tmp_path / "run").exists()
+
+
+def cross_entropy(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"), [(Through(torch.detach), cross_entropy), (net(), lambda o, t: cross_entropy(o.detach(), t))]
+)
+def test_a_loss_that_does_not_lead_back_to_the_weights(tmp_path, model, loss):
+    """Only a backward pass can tell: no step is made, and nothing is saved that could be gone on with."""
+    before = [tensor.clone() for tensor in model.state_dict().values()]
+    with pytest.raises(ValueError, match=r"step 1, examples .* the loss does not depend on a parameter that trains"):
+        train(model, TensorData(X, Y), None, Config(steps=2), loss=loss, run=tmp_path)
+    assert all(map(torch.equal, model.state_dict().values(), before)) and not (tmp_path / "checkpoints").exists()
+    with pytest.raises(ValueError, match="counting the FLOPs: the loss does not depend on a parameter that trains"):
+        train(model, TensorData(X, Y), None, Config(steps=2, peak_flops=1e12), loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (None, "the loss is None: pass a function"),
+        (lambda o, t: cross_entropy(o, t).item(), "the loss is a float"),
+        (lambda o, t: None, "the loss is a NoneType"),
+        (lambda o, t: (cross_entropy(o, t), o), "the loss is a tuple"),
+        (lambda o, t: cross_entropy(o, t).unsqueeze(0), "the loss is of shape (1,) and torch.float32"),
+        (lambda o, t: o.argmax(-1).eq(t).sum(), "the loss is of shape () and torch.int64"),
+        (lambda o, t: 1 / 0, "the loss does not take the model's outputs and the targets"),
+    ],
+)
+def test_a_loss_that_cannot_be_minimised(tmp_path, loss, message):
+    with pytest.raises(ValueError) as error:
+        train(net(), TensorData(X, Y), None, Config(steps=2), loss=loss, run=tmp_path / "run")
+    assert message in str(error.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 9}, {"batch_size": 16, "accumulation": 16}])
+def test_one_example_for_batchnorm(tmp_path, options):
+    """64 = 7 · 9 + 1: the last batch of the first epoch would stop the run in its eighth step."""
+    model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    before = [tensor.clone() for tensor in model.state_dict().values()]
+    with pytest.raises(ValueError, match="a micro-batch of one example would come up"):
+        train(model, TensorData(X, Y), None, Config(steps=8, **options), run=tmp_path / "run")
+    assert all(map(torch.equal, model.state_dict().values(), before)) and not (tmp_path / "run").exists()
+    train(model, TensorData(X, Y), None, Config(steps=8, batch_size=9, drop_last=True))
+    train(model, TensorData(X, Y), None, Config(steps=7, batch_size=9))  # it ends before
+    model[1].eval()
+    train(model, TensorData(X, Y), None, Config(steps=8, **options))
+
+
+def test_a_config_that_is_none():
+    with pytest.raises(ValueError, match=r"config is {'lr': 0.1}: pass a Config"):
+        train(net(), TensorData(X, Y), None, {"lr": 0.1})
+    with pytest.raises(ValueError, match=r"config is {}: pass a Config"):
+        train(net(), TensorData(X, Y), None, {})
+
+
+def test_an_error_of_the_model_says_in_which_step():
+    def moody(out):
+        moody.calls += 1
+        if moody.calls == 4:  # the first checks the fit
+            raise KeyError("mood")
+        return out
+
+    moody.calls = 0
+    with pytest.raises(KeyError, match="mood") as error:
+        train(Through(moody), TensorData(X, Y), None, Config(steps=4, batch_size=4))
+    assert re.fullmatch(r"in step 3, examples \[\d+, \d+, \d+, \d+\]", *error.value.__notes__)
+
+
+def test_a_label_out_of_range_in_validation_names_the_examples():
+    labels = Y.clone()
+    labels[40] = 7
+    with pytest.raises(ValueError, match=r"the evaluation, examples \[40, 41, 42, 43\]: .*label or token out of range"):
+        train(net(), TensorData(X, Y), Unchecked(X, labels), Config(steps=1, val_batch_size=4))
 
 
 def test_float16_weights():
@@ -325,6 +500,19 @@ def test_foreign_lines_in_the_log_are_left_out(finished):
 def test_an_unset_variable_for_a_folder():
     with pytest.raises(ValueError, match="name a folder"):
         train(net(), TensorData(X, Y), None, Config(steps=1), run="")
+
+
+@pytest.mark.parametrize("run", [5, b"run", "x" * 300, "a\0b", ["run"]])
+def test_what_cannot_be_a_folder(run):
+    with pytest.raises(ValueError, match=r"^run(=| is )"):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run=run)
+
+
+@pytest.mark.parametrize("labels", [7, {1: 2}, {"a": math.nan}, {"a": (1, 2)}, {"a": object()}])
+def test_labels_that_are_not_the_same_when_they_are_read_back(tmp_path, labels):
+    with pytest.raises(ValueError, match=r"^labels "):
+        train(net(), TensorData(X, Y), None, Config(steps=1), run=tmp_path / "run", labels=labels)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_where_the_folder_should_be(tmp_path):

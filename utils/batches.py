@@ -35,6 +35,34 @@ def _permutation(examples: int, seed: int, epoch: int, device: torch.device) -> 
     return torch.randperm(examples, generator=generator).to(device)  # drawn on the CPU: the same on every device
 
 
+LISTED = 1 << 22  # examples whose order is drawn as a list; of more, each place is computed when it is asked for
+
+
+def _scattered(places: np.ndarray, examples: int, keys: list[int]) -> np.ndarray:
+    """Where a permutation of 0 … examples - 1 that nobody lists puts these places (uint64).
+
+    A Feistel network: halves of the bits take turns in being changed by a hash of the other one, which can be undone, so
+    that no two places share an image. It permutes 4 ** half numbers; an image beyond the examples is put in again.
+    """
+    half = np.uint64(-(-(examples - 1).bit_length() // 2))
+    low = (np.uint64(1) << half) - np.uint64(1)
+    images, outside = places.copy(), np.ones(len(places), dtype=bool)
+    while outside.any():
+        left, right = images[outside] >> half, images[outside] & low
+        for key in keys:
+            left, right = right, left ^ (_hashed(right ^ np.uint64(key)) & low)
+        images[outside] = left << half | right
+        outside = images >= examples
+    return images
+
+
+def _hashed(x: np.ndarray) -> np.ndarray:
+    """64 bits, each of which depends on all 64 of x (the finalizer of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 @dataclass(frozen=True)
 class Order:
     """The order of batches: step → indices into a dataset of `examples`.
@@ -78,6 +106,14 @@ class Order:
         """Examples in the shortest batch of an epoch, over all ranks."""
         return self.batch_size if self.drop_last else self.examples - (self.steps_per_epoch - 1) * self.batch_size
 
+    def smallest_part(self, steps: int, parts: int) -> int:
+        """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `parts`."""
+        ended = steps >= self.steps_per_epoch  # an epoch: with its short last batch
+        full = min(self.batch_size, self.examples)
+        sizes = (full, self.smallest_batch if ended else full)
+        shares = [max(1, size // self.world) for size in sizes]
+        return min(share // min(parts, share) for share in shares)
+
     def epoch(self, step: int) -> int:
         """The epoch that `step` (counted from 0 over the whole run) belongs to."""
         return step // self.steps_per_epoch
@@ -86,6 +122,10 @@ class Order:
         """Indices (B,) of all examples at `step`, over all ranks."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
+        if self.shuffle and self.examples > LISTED:
+            keys = [derive_seed(self.seed, "order", epoch, turn) for turn in range(6)]
+            images = _scattered(np.arange(start, stop, dtype=np.uint64), self.examples, keys)
+            return torch.from_numpy(images.astype(np.int64)).to(self.device)
         if self.shuffle:
             return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
         return torch.arange(start, stop, device=self.device)
@@ -118,9 +158,18 @@ class _Fetch(Dataset):
             return self.dataset.__getitems__(indices)
         kept = rng_state()  # what an example draws must not move the streams of the model
         try:
-            return default_collate([self._example(epoch, int(index)) for index in indices])
+            return self._together([self._example(epoch, int(index)) for index in indices], indices)
         finally:
             set_rng_state(kept)
+
+    def _together(self, examples: list, indices: torch.Tensor | list[int]):
+        try:
+            return default_collate(examples)
+        except Exception as error:
+            named = ", ".join(str(int(index)) for index in indices)
+            raise RuntimeError(
+                f"{_FAILED}s {named} as one batch: {type(error).__name__}: {error}. All must be of one shape and type"
+            ) from error
 
     def _example(self, epoch: int, index: int):
         if worker := get_worker_info():
@@ -184,7 +233,7 @@ def batches(
             fetch,
             batch_sampler=_Keys(order, range(first, last)),
             num_workers=workers,
-            prefetch_factor=prefetch,
+            prefetch_factor=min(prefetch, last - first),  # a loader asks for so many at once, also where there are none
             collate_fn=_as_is,
             timeout=timeout,
             pin_memory=pin,
@@ -267,6 +316,13 @@ def require_dataset(data: object, name: str) -> None:
             f"{name} is a {type(data).__name__} without a length or an index: pass a dataset of (x, y) pairs, "
             "TensorData(x, y) for two tensors"
         )
+    try:
+        len(data)
+    except Exception as error:
+        raise ValueError(
+            f"{name} is a {type(data).__name__} whose length is none ({type(error).__name__}: {error}): pass a dataset, not "
+            "its class, whose __len__ returns how many examples there are"
+        ) from error
 
 
 def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -80,6 +80,17 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
+def explain(error: Exception, what: str) -> None:
+    """Say in an error of the model's or the loss's what was going on. Raises ValueError where what is wrong is known."""
+    if isinstance(error, IndexError):  # how a CPU refuses a label or a token that the model does not know
+        raise ValueError(f"{what}: {error}. Is a label or token out of range?") from error
+    if "does not require grad" in str(error):
+        raise ValueError(
+            f"{what}: the loss does not depend on a parameter that trains: is something detached on the way to it?"
+        ) from error
+    error.add_note(f"in {what}")
+
+
 @contextmanager
 def evaluating(model: nn.Module):
     """All modules in eval mode; afterwards each is back in the mode it was in (one may have been frozen in eval mode)."""

@@ -25,10 +25,10 @@ from torch.utils.data import Dataset
 from utils.batches import CPU, Order, batches, device_of, require_dataset, telling
 from utils.config import Config
 from utils.device import autocast, deterministic_algorithms, own_random_streams
-from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, is_out_of_memory
+from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, explain, is_out_of_memory
 from utils.metrics import Log, Mean, count_correct, count_targets, cross_entropy_sum
 from utils.ranks import ALONE, Ranks, joined, started
-from utils.refusals import check_fit, check_ranks
+from utils.refusals import check_fit, check_kinds, check_ranks, check_smallest_part
 from utils.run import RunFolder
 from utils.spread import summed_with_last, whole
 from utils.state import State, shortened
@@ -115,7 +115,8 @@ def train(
     Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients that are not
     finite, RuntimeError if a checkpoint cannot be written.
     """
-    config = config or Config()
+    config = Config() if config is None else config
+    check_kinds(model, config, loss)
     ranks = started()
     device = ranks.pick_device(config.device)
     require_dataset(train_data, "train_data")
@@ -134,6 +135,7 @@ def train(
         check_ranks(ranks, config, order, val_data, run)
         state = State(model, config, device, ranks)
         check_fit(state, train_data, loss, "train_data")
+        check_smallest_part(state, train_data, order)
         state.rehearse(train_data)
         if val_data is not None:
             check_fit(state, val_data, loss, "val_data")
@@ -154,6 +156,8 @@ def train(
                 save = folder is not None and (state.due(config.save_every) or terminate)
                 if state.must_settle(log_now or validate or save):
                     state.settle_blocked(order, partial(_suspect, state, train_data, order, loss))
+                if log_now or validate or save:
+                    state.require_finite_weights()
                 if log_now:
                     watch.log_step()
                 if validate:
@@ -176,7 +180,7 @@ class Scores(NamedTuple):
     """What `evaluate` returns: mean loss per target, share of targets predicted right, and how many targets."""
 
     loss: float
-    accuracy: float | None  # None for real-valued targets
+    accuracy: float | None  # None unless each target is a class, and has a row of outputs
     targets: int
 
 
@@ -207,11 +211,15 @@ def evaluate(
     with evaluating(model), own_random_streams(), torch.no_grad(), telling(stream):
         for step, (x, y) in enumerate(stream):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            with autocast(device, precision):
-                outputs = model(x)
-                total = loss(outputs, y)
+            try:
+                with autocast(device, precision):
+                    outputs = model(x)
+                    total = loss(outputs, y)
+            except Exception as error:
+                explain(error, f"the evaluation, examples {shortened(order.indices(step))}")
+                raise
             targets = count_targets(y)
-            classes = not y.is_floating_point()
+            classes = not y.is_floating_point() and y.shape == outputs.shape[:-1]
             if order.borrows(step):
                 continue  # its owner counts it
             nats.add([total], targets)
@@ -239,11 +247,9 @@ class Result:
 def _step_or_explain(state: State, x: Tensor, y: Tensor, loss: Loss, order: Order) -> None:
     try:
         train_step(state, x, y, loss)
-    except IndexError as error:  # how a CPU refuses a label or a token that the model does not know
-        indices = shortened(order.indices(state.step))
-        raise ValueError(
-            f"step {state.step + 1}, examples {indices}: {error}. Is a label or token out of range?"
-        ) from error
+    except Exception as error:
+        explain(error, f"step {state.step + 1}, examples {shortened(order.indices(state.step))}")
+        raise
 
 
 def _suspect(state: State, data: Dataset, order: Order, loss: Loss, step: int) -> str:

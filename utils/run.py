@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -38,14 +39,10 @@ class RunFolder:
     def __init__(
         self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = ALONE
     ):
-        if not str(path):
-            raise ValueError("run is '': name a folder (is a variable unset?)")
-        self.path = Path(path).expanduser()
+        self.path = _usable(path)
         self.config, self.ranks, self.lock = config, ranks, None
-        self.data = {"training examples": examples, **(labels or {})}
+        self.data = {"training examples": examples, **_plain(labels)}
         self.log, self.checkpoints = Log(self.path / "log.jsonl", ranks, self.writing), self.path / "checkpoints"
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"run={str(self.path)!r} is a file: name a folder")
         self.found = ""  # what stood in run.json
         self.metadata = self._read_metadata()
 
@@ -202,6 +199,38 @@ def best_weights(run: str | Path) -> dict:
             f"{run} holds no best checkpoint: it needs validation data, and a validation to have run"
         )
     return saved["ema"] or saved["model"]
+
+
+def _usable(path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise ValueError(f"run is {path!r}: name a folder, by a string or a Path")
+    if not str(path):
+        raise ValueError("run is '': name a folder (is a variable unset?)")
+    path = Path(path).expanduser()
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except (OSError, ValueError) as error:
+        raise ValueError(f"run={str(path)!r} cannot be a folder ({error}): choose another name") from error
+    if not path.is_dir():
+        raise ValueError(f"run={str(path)!r} is a file: name a folder")
+    return path
+
+
+def _plain(labels: object) -> dict[str, str | float]:
+    """Labels that are the same when they are read back."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict):
+        raise ValueError(f"labels is {labels!r}: pass a dict of names and values")
+    for name, value in labels.items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (isinstance(name, str) and isinstance(value, str | int | float | None) and finite):
+            raise ValueError(
+                f"labels has {name!r}: {value!r}: a name is a string, and a value a string or a finite number"
+            )
+    return labels
 
 
 def _is_ours(lock: TextIO) -> bool:

@@ -16,7 +16,16 @@ from utils.device import autocast, rng_state, seed_everything, set_rng_state
 from utils.guards import Guard, Rewind
 from utils.metrics import Mean
 from utils.ranks import ALONE, Ranks
-from utils.spread import fill, settle_layout, shard_like, shard_state, sharded, start_alike, with_summed_gradients
+from utils.spread import (
+    fill,
+    local,
+    settle_layout,
+    shard_like,
+    shard_state,
+    sharded,
+    start_alike,
+    with_summed_gradients,
+)
 from utils.updates import Ema, Schedule, lr_factor, make_optimizer
 
 SETTLE_EVERY = 50  # steps, on a GPU
@@ -133,11 +142,24 @@ class State:
         self.skipped += fresh
         self.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
         self.scheduler.step()
-        if self.guard.longest >= self.config.max_skips:
+        if int(self.guard.longest) >= self.config.max_skips:
             raise FloatingPointError(
                 f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
                 f"(examples {shortened(order.batch(self.step - 1))}); the weights are those before them. Look at the "
                 "data, lower lr, or allow more by max_skips"
+            )
+
+    def require_finite_weights(self) -> None:
+        """Raises FloatingPointError, on every rank, if a weight is not finite. Waits for the device.
+
+        An update from a finite gradient can still be too long. No policy mends that: every later step would be blocked.
+        """
+        bad = sum(weight.isfinite().logical_not_().any() for weight in local(self.parameters))
+        if self.ranks.any(bool(bad)):
+            raise FloatingPointError(
+                f"a weight is not finite after step {self.step}, though every gradient was: an update was too long (lr "
+                f"{self.config.lr:.3g}, weight_decay {self.config.weight_decay:.3g}). Lower them and start again: what "
+                "was saved before is finite, and may be large already"
             )
 
     def judge(self, val_loss: float) -> bool:

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from utils.batches import Order, first_examples
 from utils.facts import peak_flops
-from utils.guards import Rewind
+from utils.guards import Rewind, explain
 from utils.metrics import MEASURED, Log, count_targets, flops_of_step, gpu_utilisation, peak_memory_bytes
 from utils.state import State
 from utils.updates import lr_factor
@@ -98,7 +98,11 @@ class Watch:
             return
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         before = Rewind(self.state.buffers)
-        flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+        try:
+            flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+        except Exception as error:
+            explain(error, "counting the FLOPs")
+            raise
         self.flops_per_target = flops / max(1, int(count_targets(y)))
         self.state.optimizer.zero_grad()
         before.restore()

@@ -2,6 +2,7 @@
 
 from torture.disk import disk
 from torture.files import hostile, swapped, torn
+from torture.fuzz import fuzz
 from torture.kill import kill
 from torture.signals import signals
 from torture.workers import workers
@@ -14,4 +15,5 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "workers": (workers, 40, 4),
     "disk": (disk, 60, 9),
     "signals": (signals, 81, 9),
+    "fuzz": (fuzz, 2000, 60),
 }

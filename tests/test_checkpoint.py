@@ -23,6 +23,14 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert {k: v for k, v in loaded.items() if k != "model"} == {k: v for k, v in STATE.items() if k != "model"}
 
 
+def test_a_step_of_ten_digits_is_found_and_kept(tmp_path):
+    for step in (999_999_998, 999_999_999, 10**9, 10**9 + 1):
+        newest = checkpoint.save(tmp_path, step, {"step": step})
+    assert checkpoint.load_newest(tmp_path)["step"] == 10**9 + 1
+    checkpoint.prune(newest, keep=3)
+    assert [checkpoint.load(path)["step"] for path in checkpoint.find(tmp_path)] == [999_999_999, 10**9, 10**9 + 1]
+
+
 def test_the_newest_is_by_step_not_by_time(tmp_path):
     for step in (10, 2, 100, 9):
         checkpoint.save(tmp_path, step, {"step": step})

@@ -13,7 +13,7 @@ import pytest
 import resumable
 import torch
 
-from utils import checkpoint
+from utils import checkpoint, metrics
 from utils.metrics import MEASURED
 
 TRAIN = [
@@ -115,6 +115,47 @@ def flat(tree, path: str = "") -> dict[str, object]:
 def history(run: Path) -> list[dict]:
     records = map(json.loads, (run / "log.jsonl").read_text().splitlines())
     return [{k: v for k, v in record.items() if k != MEASURED} for record in records]
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1 << 16])
+@pytest.mark.parametrize(
+    ("tail", "kept"),
+    [
+        (b"", b""),
+        (b'{"step": 6}\n{"step": 7}\n{"st', b""),
+        (b'17\n{"a": 1}\n\xff\xfe\n\n', b""),
+        (b'{"step": 5, "val_loss": 1.0}', b'{"step": 5, "val_loss": 1.0}\n'),  # all but the end of the line was written
+    ],
+)
+def test_a_log_is_cut_behind_the_last_record_up_to_the_step(tmp_path, monkeypatch, block, tail, kept):
+    monkeypatch.setattr(metrics, "BLOCK", block)
+    path = tmp_path / "log.jsonl"
+    whole = b"".join(b'{"step": %d}\n' % step for step in range(1, 6))
+    path.write_bytes(whole + tail)
+    log = metrics.Log(path)
+    log.resume(5)
+    assert path.read_bytes() == whole + kept
+    log.add(step=6)
+    expected = [json.loads(line) for line in (whole + kept + b'{"step": 6}\n').splitlines()]
+    assert log.records == expected and path.read_bytes() == whole + kept + b'{"step": 6}\n'
+    log.add(step=7)
+    assert log.records == [*expected, {"step": 7}]
+
+
+def test_a_log_without_a_record_up_to_the_step_is_emptied(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 8}\n{"step": 9}\n')
+    log = metrics.Log(path)
+    log.resume(5)
+    assert log.records == [] and path.read_bytes() == b""
+
+
+def test_the_history_outlives_the_folder(tmp_path):
+    run = tmp_path / "run"
+    whole = resumable.run(run, "fp32", 1)
+    again = resumable.run(run, "fp32", 1)
+    shutil.rmtree(run)
+    assert again.history == whole.history and len(again.history) == resumable.STEPS // 2 + resumable.STEPS // 5
 
 
 def start(run: Path) -> subprocess.Popen:

@@ -565,7 +565,7 @@ PLANTED = (
         None,
         "endless skips",
         loop_checks.endless_skips_end_the_run,
-        *("state.py", "if self.guard.longest >= self.config.max_skips:", "if False:"),
+        *("state.py", "if int(self.guard.longest) >= self.config.max_skips:", "if False:"),
     ),
     planted(
         None,
@@ -778,7 +778,7 @@ PLANTED = (
         None,
         "the log's file is not cut",
         resumes["position in the data"],
-        *("metrics.py", "        os.replace(temporary, path)\n", ""),
+        *("metrics.py", "                file.truncate(self._end)\n", "                pass\n"),
     ),
     planted(
         None,

@@ -17,7 +17,7 @@ import torch
 from utils import shards
 from utils.ranks import ALONE, Ranks
 
-_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
+_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9,})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
 
 
 class _Hashing:
@@ -152,7 +152,7 @@ def prune(newest: Path, keep: int) -> None:
     """
     kind, step = _NAME.fullmatch(newest.name).group("kind", "step")
     others = [path for path in find(newest.parent, kind) if path != newest]
-    earlier = [path for path in others if path.name < f"{kind}-{step}"]
+    earlier = [path for path in others if int(_NAME.fullmatch(path.name)["step"]) < int(step)]
     kept = earlier[max(0, len(earlier) - (keep - 1)) :]
     for path in set(others) - set(kept):
         _remove(path)

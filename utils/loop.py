@@ -173,7 +173,7 @@ def train(
                     raise SystemExit(SIGTERM_EXIT)
                 if state.stopped_early:
                     break
-        return Result(log.records, state, best_weights)
+        return Result(log, state, best_weights)
 
 
 class Scores(NamedTuple):
@@ -232,16 +232,21 @@ def evaluate(
 class Result:
     """What `train` returns. The model itself was trained in place.
 
-    history: log and validation records, in order; what stands under "measured" differs from run to run.
+    history: log and validation records, in order; what stands under "measured" differs from run to run. Those from before
+    a resume are read from the log when they are first asked for.
     ema: the averaged model, or None. steps: made. skipped: of these, with a blocked update. best: {"step", "val_loss"} of
     the best validation, or None. best_weights: the state_dict that was validated then; None if it lies in the run folder.
     """
 
-    def __init__(self, history: list[dict], state: State, best_weights: dict | None):
-        self.history = history
+    def __init__(self, log: Log, state: State, best_weights: dict | None):
+        self._log = log
         self.model, self.ema = state.gathered(state.model), state.gathered(state.ema and state.evaluated)
         self.steps, self.skipped, self.stopped_early = state.step, state.skipped, state.stopped_early
         self.best, self.best_weights = state.best, best_weights
+
+    @property
+    def history(self) -> list[dict]:
+        return self._log.records
 
 
 def _step_or_explain(state: State, x: Tensor, y: Tensor, loss: Loss, order: Order) -> None:

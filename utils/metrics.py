@@ -4,9 +4,11 @@ import json
 import os
 import resource
 import sys
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 import torch.nn.functional as F
@@ -141,27 +143,46 @@ class Log:
         writing: Callable[[], AbstractContextManager] = nullcontext,
     ):
         self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
-        self.records: list[dict] = []
+        self._own: list[dict] = []
+        self._earlier: BinaryIO | None = None  # the file, as long as nobody has asked for what it held before this run
+
+    @property
+    def records(self) -> list[dict]:
+        """All of them, in order. Those from before a resume are read now, when they are first asked for."""
+        if self._earlier is not None:
+            self._own[:0] = filter(None, map(_parse, self._earlier.read(self._end).split(b"\n")))
+            self._earlier.close()
+            self._earlier = None
+        return self._own
 
     def resume(self, step: int) -> None:
-        """Take up the file's records up to `step` and cut off what a crashed run wrote after it."""
-        self._read(step)
-        self.records = self.ranks.of_first(self.records)
+        """Take up the file's records up to `step` and cut off what a crashed run wrote after it.
 
-    def _read(self, step: int) -> None:
+        What was logged long ago is neither read nor written: a long run resumes as fast as a short one.
+        """
+        self._cut(step)
+        if self.ranks.world > 1:
+            self._own = self.ranks.of_first(self.records)
+
+    def _cut(self, step: int) -> None:
         if self.path is None or not self.path.exists():
             return
         if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued
             with self.writing():
                 os.replace(self.path, self.path.with_name(self.path.name + ".old"))
             return
-        lines = self.path.read_text(errors="replace").splitlines()
-        self.records = [record for record in map(_parse, lines) if record and record["step"] <= step]
-        with self.writing():
-            rewrite(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
+        with self.writing(), open(self.path, "r+b") as file:
+            whole, self._end = _end_of_last(file, step)
+            if whole:
+                file.truncate(self._end)
+            else:
+                file.seek(self._end)
+                file.write(b"\n")
+        self._earlier = open(self.path, "rb")  # noqa: SIM115  (kept open, so that the folder may be gone by then)
+        weakref.finalize(self, self._earlier.close)
 
     def add(self, **record) -> dict:
-        self.records.append(record)
+        self._own.append(record)
         if self.path is not None:
             with self.writing(), open(self.path, "a") as file:
                 file.write(json.dumps(record) + "\n")
@@ -180,7 +201,28 @@ def rewrite(path: Path, text: str) -> None:
         raise
 
 
-def _parse(line: str) -> dict | None:
+BLOCK = 1 << 16  # bytes that a log is read by, from its end
+
+
+def _end_of_last(file: BinaryIO, step: int) -> tuple[bool, int]:
+    """Of the last record up to `step`: whether its line is whole, and where it ends; (True, 0) if there is none."""
+    start = size = file.seek(0, os.SEEK_END)
+    begun = b""  # of the line in which the last block began
+    while start > 0:
+        length = min(BLOCK, start)
+        start -= length
+        file.seek(start)
+        lines = (file.read(length) + begun).split(b"\n")
+        begun, end = lines[0], start + sum(map(len, lines)) + len(lines) - 1
+        for line in reversed(lines if start == 0 else lines[1:]):
+            record = _parse(line)
+            if record and record["step"] <= step:
+                return end < size, min(end + 1, size)
+            end -= len(line) + 1
+    return True, 0
+
+
+def _parse(line: bytes) -> dict | None:
     try:
         record = json.loads(line)
     except ValueError:

@@ -98,7 +98,7 @@ def _cases() -> st.SearchStrategy[dict]:
         {
             "sound": st.booleans(),  # nothing odd but the data
             "config": st.fixed_dictionaries({}, optional={name: st.sampled_from(SOUND[name]) for name in SOUND}),
-            "odd": st.dictionaries(st.sampled_from(list(SOUND)), odd, max_size=2),
+            "odd": st.dictionaries(st.sampled_from([*SOUND, *["lr", "weight_decay"] * 4]), odd, max_size=2),
             "model": st.sampled_from([*(list(SOUND_MODELS) * 3), *oddities.MODELS]),
             "loss": st.sampled_from([*(list(SOUND_LOSSES) * 12), *oddities.LOSSES]),
             "data": dataset,

@@ -4,6 +4,7 @@ from torture.disk import disk
 from torture.files import hostile, swapped, torn
 from torture.fuzz import fuzz
 from torture.kill import kill
+from torture.scale import scale
 from torture.signals import signals
 from torture.workers import workers
 
@@ -16,4 +17,5 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "disk": (disk, 60, 9),
     "signals": (signals, 81, 9),
     "fuzz": (fuzz, 2000, 60),
+    "scale": (scale, 1_000_000, 20_000),  # records of a log
 }

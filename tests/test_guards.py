@@ -208,9 +208,13 @@ def test_more_skips_than_any_number_holds_may_be_allowed():
 def test_an_update_that_is_too_long_is_not_saved(nonfinite, tmp_path):
     """Its gradient is finite, and no later step would tell: it is the last."""
     options = {"batch_size": 64, "nonfinite": nonfinite, "optimizer": "sgd", "warmup": 2, "save_every": 1}
-    with pytest.raises(FloatingPointError, match=r"a weight is not finite after step 1, .* \(lr 1e\+300"):
+    with pytest.raises(FloatingPointError, match=r"a weight is not finite after step 1: .* \(lr 1e\+300"):
         train(net(), DATA, None, Config(steps=3, lr=1e300, **options), run=tmp_path)
     assert load_newest(tmp_path / "checkpoints") is None
+    with pytest.raises(FloatingPointError, match="a weight is not finite after step 2: an update by a finite gradient"):
+        train(
+            net(), DATA, None, Config(steps=9, lr=1e300, log_every=2, nonfinite=nonfinite)
+        )  # not: the gradient of step 2
 
 
 def test_a_validation_that_is_not_finite(guard_on):

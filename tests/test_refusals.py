@@ -253,6 +253,12 @@ def on_meta() -> nn.Module:
         return nn.Linear(2, 3)
 
 
+def not_finite() -> nn.Module:
+    model = nn.Linear(2, 3)
+    nn.init.constant_(model.weight, math.inf)
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -260,6 +266,7 @@ def on_meta() -> nn.Module:
         (None, "the model is None"),
         (nn.LazyLinear(3), "weight of the model has no values yet"),
         (on_meta(), "weight of the model has no values yet"),
+        (not_finite(), "weight of the model is not finite to begin with"),
         (nn.Sequential(nn.Embedding(3, 2, sparse=True)), "0 of the model has sparse gradients"),
         (Through(lambda out: (out, out)), "the model returns a tuple"),
         (Through(lambda out: None), "the model returns a NoneType"),

@@ -33,6 +33,11 @@ def check_kinds(model: object, config: object, loss: object) -> None:
             raise ValueError(
                 f"{name} of the model has no values yet: call a lazy model once, move one on meta by to_empty"
             )
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not parameter.isfinite().all():
+            raise ValueError(
+                f"{name} of the model is not finite to begin with: look at how it was initialised or loaded"
+            )
     sparse = [name for name, module in model.named_modules() if getattr(module, "sparse", False) is True]
     if sparse:
         raise ValueError(

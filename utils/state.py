@@ -131,6 +131,7 @@ class State:
         fresh = int(self.guard.blocked) - self.skipped if self.guard.bad is not None else 0
         if fresh == 0:
             return
+        self.require_finite_weights()  # else the gradient is not where it began
         if self.guard.final:
             bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
             because = f": {suspect(bad)}" if suspect else ""
@@ -157,7 +158,7 @@ class State:
         bad = sum(weight.isfinite().logical_not_().any() for weight in local(self.parameters))
         if self.ranks.any(bool(bad)):
             raise FloatingPointError(
-                f"a weight is not finite after step {self.step}, though every gradient was: an update was too long (lr "
+                f"a weight is not finite after step {self.step}: an update by a finite gradient was too long (lr "
                 f"{self.config.lr:.3g}, weight_decay {self.config.weight_decay:.3g}). Lower them and start again: what "
                 "was saved before is finite, and may be large already"
             )

@@ -225,10 +225,10 @@ ODD_MODELS: dict[str, tuple[str, Callable[[], object]]] = {  # all to be refused
     "a function": ("float32", lambda: torch.relu),
     "a class": ("float32", lambda: nn.Linear),
     "nothing": ("float32", lambda: None),
+    "NaN": ("float32", _not_finite),
 }
-NOT_FINITE_MODELS = {"NaN": ("float32", _not_finite)}
 SHY_MODELS = {"uncopyable": ("float32", _uncopyable)}  # sound without an average, to be refused with one
-MODELS = SOUND_MODELS | ODD_MODELS | NOT_FINITE_MODELS | SHY_MODELS
+MODELS = SOUND_MODELS | ODD_MODELS | SHY_MODELS
 
 
 # --- losses -------------------------------------------------------------------------------------------------

@@ -38,7 +38,10 @@ def scale(folder: Path, count: int, seed: int = 0) -> Tally:
     for trial in (_history, _end_of_many_steps, _checkpoints, _tokens):
         here = folder / trial.__name__.strip("_")
         here.mkdir()
-        trial(here, count, tally)
+        try:
+            trial(here, count, tally)
+        except (RuntimeError, ValueError) as error:
+            tally.wrong.append(f"{here.name}: {error}")
     return tally
 
 

@@ -19,6 +19,7 @@ from utils.data import IGNORE
 from utils.ranks import ALONE, Ranks
 
 MEASURED = "measured"  # the key of a record that holds seconds and bytes: what differs from run to run
+HELD = 64  # addends that a mean keeps before it sums them: few, so that they take no room
 
 
 def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
@@ -65,19 +66,30 @@ class Mean:
         total, count = sums
         self._total = torch.tensor(total, dtype=torch.float64, device=device)
         self._count = torch.tensor(count, dtype=torch.int64, device=device)
+        self._held: list[tuple[list[Tensor], Tensor]] = []  # summed later, in a row: a fraction of the time
 
     def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
-        """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device."""
+        """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device,
+        which must not be changed afterwards."""
         if unless is not None:  # not times 0: a sum may be NaN
             totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
-        for total in totals:
-            self._total += total
-        self._count += count
+        self._held.append((totals, count))
+        if len(self._held) == HELD:
+            self._sum()
+
+    def _sum(self) -> None:
+        """Sum what is held, one by one: the same bits, whenever it is done."""
+        for totals, count in self._held:
+            for total in totals:
+                self._total += total
+            self._count += count
+        self._held.clear()
 
     def over(self, ranks: Ranks) -> "Mean":
         """The mean of what all ranks have added: their sums and their counts, not yet divided."""
         if ranks.world == 1:
             return self
+        self._sum()
         whole = Mean(self._total.device)
         whole._total, whole._count = ranks.sum(self._total), ranks.sum(self._count)
         return whole
@@ -85,6 +97,7 @@ class Mean:
     @property
     def sums(self) -> tuple[float, int]:
         """(sum, count) as exact numbers; waits for the device."""
+        self._sum()
         return self._total.item(), self._count.item()
 
     def value(self) -> float:
@@ -95,6 +108,7 @@ class Mean:
         return total / count
 
     def clear(self) -> None:
+        self._held.clear()
         self._total.zero_()
         self._count.zero_()
 

@@ -1,0 +1,13 @@
+# replaces: code-broadcast
+# caught by: check-broadcast
+# says: messages left unread
+# says: the last rank receives only
+
+
+def broadcast(link, tensors: list[Tensor]) -> None:
+    with torch.no_grad():
+        for tensor in tensors:
+            if link.rank > 0:
+                tensor.copy_(link.receive(like=tensor))
+            if link.world > 1:
+                link.send(tensor)

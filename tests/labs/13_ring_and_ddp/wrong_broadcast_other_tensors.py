@@ -1,0 +1,12 @@
+# replaces: code-broadcast
+# caught by: check-broadcast
+# says: in place
+
+
+def broadcast(link, tensors: list[Tensor]) -> None:
+    with torch.no_grad():
+        for tensor in tensors:
+            if link.rank > 0:
+                tensor = link.receive(like=tensor)
+            if link.rank < link.world - 1:
+                link.send(tensor)

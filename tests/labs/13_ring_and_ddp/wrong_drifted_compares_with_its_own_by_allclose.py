@@ -1,0 +1,12 @@
+# replaces: code-drifted
+# caught by: check-drifted
+# says: one bit
+
+
+def drifted(link, model: nn.Module) -> list[str]:
+    names = []
+    for name, tensor in model.state_dict().items():
+        first, *others = around(link, tensor)
+        if not all(torch.allclose(first, other) for other in others):
+            names.append(name)
+    return names

@@ -1,0 +1,12 @@
+# replaces: code-scatter
+# caught by: check-scatter
+# says: adds its own
+
+
+def reduce_scatter(link, vector: Tensor) -> Tensor:
+    chunks = vector.tensor_split(link.world)
+    for step in range(link.world - 1):
+        outgoing, incoming = (chunks[(link.rank - step - shift) % link.world] for shift in (0, 1))
+        link.send(outgoing)
+        incoming.copy_(link.receive(like=incoming))
+    return chunks[(link.rank + 1) % link.world]

@@ -349,6 +349,7 @@ MET = [
     ),
     (static_labs.checks_only_ask, {"check-double": "import sys\nexpect(ask('1'), True, '', '')"}, {}, "imports sys"),
     (static_labs.checks_only_ask, {"hidden-double": "assert ask('double(2)').value == 4"}, {}, "a bare assert"),
+    (static_labs.tasks_draw_from_the_seed, {"hidden-double": None}, {}, "task double: no check of it uses seed"),
     (static_labs.checks_expect_something, {"check-double": "print(ask('double(2)').value)"}, {}, "expects nothing"),
     (static_labs.checks_expect_something, {"check-double": "expect_equal(4, 4, '')"}, {}, "asks nothing"),
     (

@@ -149,6 +149,20 @@ def checks_expect_something(lab: Lab) -> list[str]:
     return problems
 
 
+def tasks_draw_from_the_seed(lab: Lab) -> list[str]:
+    """In one of each task's checks: what is asked with fixed inputs alone can be answered by heart."""
+    return [
+        f"task {task.name}: no check of it uses seed"
+        for task in lab.tasks
+        if not any(
+            isinstance(node, ast.Name) and node.id == "seed"
+            for check in task.checks
+            if (tree := _tree(check))
+            for node in ast.walk(tree)
+        )
+    ]
+
+
 def questions_name_what_exists(lab: Lab) -> list[str]:
     """What a question names is an input of it, made by it, or made by the lab's own cells: never by the check."""
     known = {name for cell in lab.book.code if not _is_check(lab, cell) for name in _bound_outside_functions(cell)}
@@ -282,6 +296,7 @@ def _tree(cell: Cell) -> ast.Module | None:
 
 
 RULES = (
+    tasks_draw_from_the_seed,
     tasks_stand_together,
     tasks_are_explained,
     tasks_have_something_to_solve,

@@ -1,6 +1,6 @@
 # replaces: code-magnitude
 # caught by: check-magnitude
-# says: Format(4, 3, bias=11)
+# says: Format(4, 3, bias=
 # says: the bias from form
 
 

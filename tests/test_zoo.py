@@ -495,7 +495,7 @@ PLANTED = (
         None,
         "only the bad step is blocked, not those after it",
         AS_GPU,
-        *("guards.py", "            self.bad.logical_or_(self.blocked)\n", "            pass\n"),
+        *("guards.py", "        self.bad.logical_or_(self.streak >= self.limit)\n", ""),
         gpu=True,
     ),
     planted(
@@ -552,7 +552,7 @@ PLANTED = (
         None,
         "the schedule is set back when somebody looks",
         loop_checks.watching_changes_nothing,
-        *("state.py", "(self.guard.final and watching)", "watching"),
+        *("state.py", "(watching and self.guard.over)", "watching"),
         gpu=True,
     ),
     planted(
@@ -565,7 +565,7 @@ PLANTED = (
         None,
         "endless skips",
         loop_checks.endless_skips_end_the_run,
-        *("state.py", "if int(self.guard.longest) >= self.config.max_skips:", "if False:"),
+        *("state.py", "        if self.guard.over:\n", "        if False:\n"),
     ),
     planted(
         None,

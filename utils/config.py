@@ -57,7 +57,7 @@ class Config:
     deterministic: bool = True
     """deterministic kernels only; an operation that has none raises"""
     nonfinite: str = "raise"
-    """on a gradient that is not finite: raise, or skip the step"""
+    """on a gradient that is not finite: raise, or skip the step, as fp16 always does to lower its scale"""
     max_skips: int = 16
     """skipped steps in a row that end the run (16 halvings bring fp16's first scale of 65536 to 1)"""
     patience: int = 0

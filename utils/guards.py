@@ -15,32 +15,34 @@ class Guard:
     """Keeps an update that is not finite from the weights, on the device; the host may learn of it later.
 
     The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
-    With `final`, everything after the first bad step is blocked too, so that whoever raises later raises on the
-    weights of the step before it. `on_host`: a CPU may be asked at once, for nothing, and spares itself the rest.
+    After `limit` bad steps in a row everything is blocked, so that whoever raises later raises on the weights before
+    them. `on_host`: a CPU may be asked at once, for nothing, and spares itself the rest.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, final: bool):
-        self.optimizer, self.final, self.on_host = optimizer, final, device.type == "cpu"
+    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
+        self.optimizer, self.limit, self.on_host = optimizer, limit, device.type == "cpu"
         self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None where it is known not to be
         self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
         self.blocked = torch.zeros((), device=device)  # updates blocked so far
         self.streak = torch.zeros((), device=device)  # of these, the newest in a row
-        self.longest = torch.zeros((), device=device)  # the longest such row
+
+    @property
+    def over(self) -> bool:
+        """Whether `limit` bad steps in a row have ended the run. Waits for the device."""
+        return bool(self.streak >= self.limit)
 
     def block_unless_finite(self, norm: Tensor) -> None:
         """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
-        if self.on_host and math.isfinite(norm) and (self.bad is None or not (self.final and self.blocked)):
+        if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
             if self.bad is not None:
                 self.streak.zero_()
             self.bad = self.optimizer.found_inf = None
             return
         self.bad = norm.isfinite().logical_not_()
-        if self.final:
-            self.bad.logical_or_(self.blocked)
+        self.bad.logical_or_(self.streak >= self.limit)
         self.optimizer.found_inf = self.found_inf.copy_(self.bad)
         self.blocked += self.found_inf
         self.streak.add_(1).mul_(self.found_inf)
-        torch.maximum(self.longest, self.streak, out=self.longest)
 
     def undo_buffers(self, before: "Rewind") -> None:
         """If the step was blocked, put back the buffers (BatchNorm has seen the bad batch)."""

@@ -109,11 +109,12 @@ def train(
     loss: (outputs, targets) → the loss summed over the targets.
 
     Started by torchrun, n processes train as one: each on its share of every batch, the gradients summed, rank 0 writing.
-    With config.parallel="fsdp" they train parts of a copy, and `model` is overwritten by it at the end.
+    With config.parallel="fsdp" they train parts of a copy; `model` is overwritten by it at the end, or before bad gradients
+    raise.
     On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams are left as they were.
 
-    Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients that are not
-    finite, RuntimeError if a checkpoint cannot be written.
+    Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients, losses or buffers
+    that are not finite, RuntimeError if a checkpoint cannot be written.
     """
     config = Config() if config is None else config
     check_kinds(model, config, loss)
@@ -263,7 +264,8 @@ def _suspect(state: State, data: Dataset, order: Order, loss: Loss, step: int) -
     parts = micro_batches(x, y, state.parts, state.device)
     found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
     suspects = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
-    suspects.sort(key=lambda what: what.startswith("the gradient"))  # with fsdp all ranks have one rank's bad gradient
+    # With fsdp all ranks have one rank's bad gradient, or a part of it, and all of them its norm.
+    suspects.sort(key=lambda what: (what.startswith("the norm"), what.startswith("the gradient")))
     return f"{suspects[0]} is not finite" if suspects else "repeated, all in it is finite, so chance has a part in it"
 
 

@@ -148,7 +148,8 @@ def _check_sum(loss: Callable, outputs: Tensor, y: Tensor, total: Tensor) -> Non
         return
     halves = ((outputs[:1], y[:1]), (outputs[1:], y[1:]))
     apart = [_try(lambda half=half: loss(*half).item(), "the loss does not take a batch of one") for half in halves]
-    if math.isclose(total.item(), sum(apart) / 2, rel_tol=1e-3) and not math.isclose(sum(apart), 0, abs_tol=1e-6):
+    tells = math.isfinite(sum(apart)) and not math.isclose(sum(apart), 0, abs_tol=1e-6)
+    if tells and math.isclose(total.item(), sum(apart) / 2, rel_tol=1e-3):
         raise ValueError(
             f"the loss is a mean ({total.item():.4g} for two examples that cost {apart[0]:.4g} and {apart[1]:.4g}): return "
             'the sum over the targets, reduction="sum"; train divides by how many there are'

@@ -49,10 +49,12 @@ class State:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.buffers = list(model.buffers())
+        self.finite = {name: b for name, b in model.named_buffers() if b.isfinite().all()}  # a mask may hold -inf
         self.optimizer = make_optimizer(model, config)
         self.scheduler = Schedule(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
-        self.guard = Guard(self.optimizer, device, final=config.nonfinite == "raise" and not self.scaler.is_enabled())
+        self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # a scaler expects some to overflow
+        self.guard = Guard(self.optimizer, device, limit=1 if self.raises else config.max_skips)
         self.ema = Ema(self.callers, config.ema, copied) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
@@ -116,10 +118,10 @@ class State:
         """Whether to ask the device now for blocked updates.
 
         A CPU is asked after each step, for nothing. A GPU would have to be waited for: it is asked at steps that no
-        watcher chooses, since a schedule set back is a change to the run; where an answer could only end the run, also
-        whenever somebody watches.
+        watcher chooses, since a schedule set back is a change to the run; where the run is over, also whenever somebody
+        watches: nothing more is to be logged, judged or saved of it.
         """
-        return self.guard.on_host or self.due(SETTLE_EVERY) or (self.guard.final and watching)
+        return self.guard.on_host or self.due(SETTLE_EVERY) or (watching and self.guard.over)
 
     def settle_blocked(self, order: Order, suspect: Callable[[int], str] | None = None) -> None:
         """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.
@@ -128,26 +130,55 @@ class State:
 
         Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
         """
-        fresh = int(self.guard.blocked) - self.skipped if self.guard.bad is not None else 0
-        if fresh == 0:
+        if self.guard.bad is None:
             return
-        self.require_finite_weights()  # else the gradient is not where it began
-        if self.guard.final:
-            bad = self.step - fresh  # the first bad one, from 0; everything after it was blocked as well
-            because = f": {suspect(bad)}" if suspect else ""
+        fresh = int(self.guard.blocked) - self.skipped
+        if fresh:
+            self.require_finite_weights()  # else the gradient is not where it began
+        if self.guard.over:
+            self.gathered(self.model)  # the caller's model gets the weights too where it is another one
+            first = self.step - int(self.guard.streak)  # of the row, from 0; all after it was blocked as well
             raise FloatingPointError(
-                f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
-                f"examples {shortened(order.batch(bad))}){because}. The weights are those before it. Look at these "
-                "examples, lower lr or set clip; nonfinite='skip' goes on without such steps"
+                self._first_bad(first, order, suspect) if self.raises else self._bad_row(first, order)
             )
-        self.skipped += fresh
-        self.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
-        self.scheduler.step()
-        if int(self.guard.longest) >= self.config.max_skips:
+        if fresh:
+            self.skipped += fresh
+            self.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
+            self.scheduler.step()
+
+    def _first_bad(self, bad: int, order: Order, suspect: Callable[[int], str] | None) -> str:
+        because = f": {suspect(bad)}" if suspect else ""
+        return (
+            f"the gradient of step {bad + 1} is not finite (lr {self.config.lr * lr_factor(self.config, bad):.3g}, "
+            f"examples {shortened(order.batch(bad))}){because}. The weights are those before it. Look at these "
+            "examples, lower lr or set clip; nonfinite='skip' goes on without such steps"
+        )
+
+    def _bad_row(self, first: int, order: Order) -> str:
+        last = first + self.guard.limit
+        return (
+            f"{self.guard.limit} updates in a row were not finite, the last of them by step {last} (examples "
+            f"{shortened(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
+            "more by max_skips"
+        )
+
+    def judge_training(self, loss: float | None) -> None:
+        """Raises FloatingPointError if the mean loss since the last record is not finite, under the policy "raise"."""
+        if loss is not None and not math.isfinite(loss) and self.config.nonfinite == "raise":
             raise FloatingPointError(
-                f"{int(self.guard.longest)} updates in a row were not finite, the last of them by step {self.step} "
-                f"(examples {shortened(order.batch(self.step - 1))}); the weights are those before them. Look at the "
-                "data, lower lr, or allow more by max_skips"
+                f"the training loss since the last record is {loss} at step {self.step}, though every gradient was finite: "
+                "does the loss add what no weight moves, or has a target no probability at all? nonfinite='skip' goes on"
+            )
+        self.require_finite_buffers()
+
+    def require_finite_buffers(self) -> None:
+        """Raises FloatingPointError, on every rank, if a buffer of rank 0's that began finite is so no more."""
+        bad = [name for name, buffer in self.finite.items() if not buffer.isfinite().all()]
+        if bad := self.ranks.of_first(bad):
+            raise FloatingPointError(
+                f"the buffer {bad[0]} is not finite after step {self.step}, though every update was: look for inputs or "
+                "activations whose square overflows. It never heals: go on from the newest checkpoint, which is from "
+                "before it"
             )
 
     def require_finite_weights(self) -> None:
@@ -182,6 +213,7 @@ class State:
         return False
 
     def state_dict(self) -> dict:
+        self.require_finite_buffers()
         streams, *others = self.ranks.gather(rng_state())
         return {
             "config": asdict(self.config),

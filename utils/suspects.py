@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 from torch.utils._pytree import tree_leaves
 
 from utils.guards import Rewind
+from utils.spread import whole
 
 
 def first_not_finite(
@@ -15,8 +17,9 @@ def first_not_finite(
     parts: Iterable[tuple[Tensor, Tensor]],
     autocast: AbstractContextManager,
 ) -> str | None:
-    """The first thing that is not finite when a step on `parts` is repeated: an input, a module's output, the loss, or a
-    parameter's gradient; in the order in which they are computed. None if all is finite, as when chance had a part in it.
+    """The first thing that is not finite when a step on `parts` is repeated: an input, a module's output, the loss, a
+    parameter's gradient, or the norm of all gradients (beyond 1.8e19 its square leaves float32); in the order in which they
+    are computed. None if all is finite, as when chance had a part in it.
 
     parts: the (x, y) of each micro-batch. The weights and buffers stay as they are; gradients are overwritten.
     """
@@ -50,6 +53,8 @@ def first_not_finite(
                 total = loss(model(x), y)
             look("the loss", total)
             total.backward()
+        norm = whole(get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+        look("the norm of the gradient, all of whose numbers are finite,", norm)
         return next(iter(found), None)  # not before all parts are done: other ranks may be waiting in theirs
     finally:
         before.restore()

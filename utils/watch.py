@@ -63,6 +63,7 @@ class Watch:
             },
         )
         state.train_loss.clear()
+        state.judge_training(record["loss"])
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
         self.bar.set_postfix(loss=record["loss"], refresh=False)

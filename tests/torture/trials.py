@@ -6,6 +6,7 @@ from torture.fuzz import fuzz
 from torture.kill import kill
 from torture.scale import scale
 from torture.signals import signals
+from torture.nan import nan
 from torture.workers import workers
 
 TRIALS = {  # name: (trial, count of the long form, of the short one)
@@ -13,6 +14,7 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "torn": (torn, 50, 3),
     "swapped": (swapped, 20, 3),
     "hostile": (hostile, 50, 10),
+    "nan": (nan, 300, 24),
     "workers": (workers, 40, 4),
     "disk": (disk, 60, 9),
     "signals": (signals, 81, 9),

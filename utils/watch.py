@@ -63,10 +63,10 @@ class Watch:
             },
         )
         state.train_loss.clear()
-        state.judge_training(record["loss"])
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
         self.bar.set_postfix(loss=record["loss"], refresh=False)
+        state.judge_training(record["loss"])
 
     @contextmanager
     def paused(self):

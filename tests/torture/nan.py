@@ -5,10 +5,8 @@ Each try trains in one forked process, or in two ranks, and is then compared in 
 
 import copy
 import math
-import os
 import random
 import re
-import socket
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 from torture.tally import Tally
-from torture.victims import start
+from torture.victims import together
 
 from utils import checkpoint, state
 from utils.config import Config
@@ -107,39 +105,14 @@ def nan(folder: Path, count: int, seed: int = 0) -> Tally:
         here = folder / str(number)
         here.mkdir()
         tally.count += 1
-        for work in (partial(_train, plan, here), partial(_judge, plan, here)):
-            failed = _together(work, plan.world if work.func is _train else 1, here)
-            if failed:
-                tally.wrong.append(f"try {number}, {failed}; {plan}")
+        for work, world in ((_train, plan.world), (_judge, 1)):
+            ended = together(partial(work, plan, here), world, here)
+            if any(code for code, _ in ended):
+                tally.wrong.append(f"try {number},{work.__name__.replace('_', ' ')}: {ended}; {plan}")
                 break
         else:
             tally.notes[(here / "verdict").read_text()] += 1
     return tally
-
-
-def _together(work, world: int, here: Path) -> str | None:
-    """Do it in as many processes; what went wrong, if something did."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    victims = [start(partial(_as_rank, work, rank, world, port), here / f"log-{rank}") for rank in range(world)]
-    codes = []
-    for victim in victims:
-        try:
-            codes.append(victim.end())
-        except RuntimeError as error:
-            codes.append(str(error))
-    if codes == [0] * world:
-        return None
-    lines = [(here / f"log-{rank}").read_text().splitlines() for rank in range(world)]
-    return f"{work.func.__name__.strip('_')}: {codes}, {[line[-1:] for line in lines]}"
-
-
-def _as_rank(work, rank: int, world: int, port: int) -> None:
-    if world > 1:
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in told.items()})
-    work(rank)
 
 
 # ---- what is planted ------------------------------------------------------------------------------------------------

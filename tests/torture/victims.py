@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import util
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -151,6 +153,32 @@ def start(work: Callable[[], None], log: Path, signal_in_save: tuple[int, int, i
 
 
 def _tell_of_saves(pipe: int, signal_in_save: tuple[int, int, int] | None) -> None:
+def together(work: Callable[[int], None], world: int, folder: Path) -> list[tuple[int | str, str]]:
+    """Do `work`, which is told its rank, in so many processes at once; of each its exit status, or that it goes on still,
+    and the last line that it printed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    logs = [folder / f"log-{rank}" for rank in range(world)]
+    victims = [start(partial(_as_rank, work, rank, world, port), log) for rank, log in enumerate(logs)]
+    ended = []
+    for victim, log in zip(victims, logs, strict=True):
+        try:
+            code = victim.end()
+        except RuntimeError as error:
+            code = str(error)
+        ended.append((code, log.read_text().splitlines()[-1:]))
+    return [(code, line[0] if line else "") for code, line in ended]
+
+
+def _as_rank(work: Callable[[int], None], rank: int, world: int, port: int) -> None:
+    if world > 1:
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in told.items()})
+    work(rank)
+
+
+def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
     """Around RunFolder.save, which writes a checkpoint, deletes old ones and writes the metadata."""
     whole_save, write, numbers = RunFolder.save, checkpoint.save, iter(range(sys.maxsize))
 

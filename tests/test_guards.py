@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import math
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -283,7 +284,7 @@ class Small(nn.Module):
         if self.training:
             self.sizes.append(len(x))
         outputs = self.inner(x)
-        if len(x) > self.largest:
+        if self.training and len(x) > self.largest:
             raise RuntimeError(
                 "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"
             )
@@ -317,8 +318,38 @@ def test_out_of_memory_repeats_the_step_with_the_same_streams_and_buffers():
 
 
 def test_out_of_memory_with_one_example_left_is_an_error():
-    with pytest.raises(RuntimeError, match="can't allocate memory"):
-        train(Small(plain_net(), 0), TensorData(DATA.x.double(), DATA.y), None, Config(steps=1, batch_size=4))
+    """It says where the bytes are, but for the activations; those of AdamW are to come."""
+    model = nn.Linear(2, 3).double()
+    with pytest.raises(
+        RuntimeError, match=r"out of memory at step 1 with one example at a time .*can't allocate memory"
+    ) as e:
+        train(Small(model, 0), TensorData(DATA.x.double(), DATA.y), None, Config(steps=1, batch_size=4, ema=0.9))
+    floats = 8 * (2 * 3 + 3)
+    ledger = (
+        f"parameters {floats}, gradients {floats}, optimizer 0, average {floats}, buffers 0, batch {8 * 4 * (2 + 1)}."
+    )
+    assert ledger in str(e.value)
+
+
+def test_memory_that_a_failed_backward_held_is_free_for_the_next_attempt():
+    """What its forward kept for it is gone when the smaller parts begin."""
+    alive = weakref.WeakSet()
+
+    class Witness(nn.Module):
+        def forward(self, x):
+            hidden = x * 1
+            if self.training:
+                assert not alive
+                alive.add(hidden)
+                hidden.register_hook(refuse_large)
+            return hidden**2
+
+    def refuse_large(gradient):
+        if len(gradient) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    model = nn.Sequential(nn.Linear(2, 3), Witness())
+    train(model, DATA, None, Config(steps=2, batch_size=8))
 
 
 def test_other_runtime_errors_are_not_taken_for_it():

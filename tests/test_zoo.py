@@ -577,7 +577,7 @@ PLANTED = (
         None,
         "every error is taken for a lack of memory",
         loop_checks.memory_shortage_changes_nothing,
-        *("loop.py", "if not is_out_of_memory(error) or", "if"),
+        *("loop.py", "            if not is_out_of_memory(error):\n                raise\n", ""),
     ),
     planted(
         None,

@@ -61,9 +61,13 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
                 losses.append(part.detach())
             break
         except RuntimeError as error:
-            if not is_out_of_memory(error) or state.parts >= len(x):
+            if not is_out_of_memory(error):
                 raise
-        # Only here, behind the except block, is nothing of the failed attempt alive any more.
+            if state.parts >= len(x):
+                raise type(error)(state.why_memory_ran_out(error, x, y)) from error
+        # Only here, behind the except block, is nothing of the failed attempt alive any more: not even a graph, if it was
+        # backward that failed.
+        outputs = part = None
         state.halve_micro_batches(before)
     state.scaler.unscale_(state.optimizer)
     state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping

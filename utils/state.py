@@ -114,6 +114,27 @@ class State:
             f"out of memory at step {self.step + 1}: it is repeated in {self.parts} micro-batches, and so are those after it"
         )
 
+    def why_memory_ran_out(self, error: Exception, *batch: Tensor) -> str:
+        """For an error: that one example at a time is too much, and the bytes that are held besides its activations."""
+        moments = [value for values in self.optimizer.state.values() for value in values.values()]
+        averages = [*self.ema.model.parameters(), *self.ema.model.buffers()] if self.ema else []
+        held = {
+            "parameters": self.model.parameters(),
+            "gradients": self.parameters,  # as large as these
+            "optimizer": (value for value in moments if isinstance(value, Tensor)),
+            "average": averages,
+            "buffers": self.buffers,
+            "batch": batch,
+        }
+        held = {kind: sum(tensor.nbytes for tensor in local(tensors)) for kind, tensors in held.items()}
+        if self.device.type == "cuda":
+            held["activations and others"] = torch.cuda.memory_allocated(self.device) - sum(held.values())
+        return (
+            f"out of memory at step {self.step + 1} with one example at a time ({str(error).splitlines()[0]}). Besides "
+            f"activations there are, in bytes: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}. Take a "
+            "smaller model, shorter examples, or a device with more memory"
+        )
+
     def must_settle(self, watching: bool) -> bool:
         """Whether to ask the device now for blocked updates.
 

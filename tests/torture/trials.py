@@ -6,6 +6,7 @@ from torture.fuzz import fuzz
 from torture.kill import kill
 from torture.scale import scale
 from torture.signals import signals
+from torture.memory import memory
 from torture.nan import nan
 from torture.workers import workers
 
@@ -14,6 +15,7 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "torn": (torn, 50, 3),
     "swapped": (swapped, 20, 3),
     "hostile": (hostile, 50, 10),
+    "memory": (memory, 42, 6),
     "nan": (nan, 300, 24),
     "workers": (workers, 40, 4),
     "disk": (disk, 60, 9),

@@ -1,10 +1,10 @@
 """A bad moment does no harm: gradients that are not finite, memory that runs out, updates that are blocked."""
 
 import copy
+import math
 import os
 import re
 import signal
-import math
 import weakref
 from dataclasses import replace
 

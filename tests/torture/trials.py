@@ -4,10 +4,10 @@ from torture.disk import disk
 from torture.files import hostile, swapped, torn
 from torture.fuzz import fuzz
 from torture.kill import kill
-from torture.scale import scale
-from torture.signals import signals
 from torture.memory import memory
 from torture.nan import nan
+from torture.scale import scale
+from torture.signals import signals
 from torture.workers import workers
 
 TRIALS = {  # name: (trial, count of the long form, of the short one)

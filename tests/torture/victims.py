@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import util
 from functools import partial
+from multiprocessing import util
 from pathlib import Path
 from types import FrameType
 
@@ -152,7 +152,6 @@ def start(work: Callable[[], None], log: Path, signal_in_save: tuple[int, int, i
         os._exit(code)
 
 
-def _tell_of_saves(pipe: int, signal_in_save: tuple[int, int, int] | None) -> None:
 def together(work: Callable[[int], None], world: int, folder: Path) -> list[tuple[int | str, str]]:
     """Do `work`, which is told its rank, in so many processes at once; of each its exit status, or that it goes on still,
     and the last line that it printed."""
@@ -178,7 +177,7 @@ def _as_rank(work: Callable[[int], None], rank: int, world: int, port: int) -> N
     work(rank)
 
 
-def _tell_of_saves(pipe: int, kill_in_save: tuple[int, int] | None) -> None:
+def _tell_of_saves(pipe: int, signal_in_save: tuple[int, int, int] | None) -> None:
     """Around RunFolder.save, which writes a checkpoint, deletes old ones and writes the metadata."""
     whole_save, write, numbers = RunFolder.save, checkpoint.save, iter(range(sys.maxsize))
 

@@ -162,7 +162,7 @@ def train(
                 if state.must_settle(log_now or validate or save):
                     state.settle_blocked(order, partial(_suspect, state, train_data, order, loss))
                 if log_now or validate or save:
-                    state.require_finite_weights()
+                    state.require_finite()
                 if log_now:
                     watch.log_step()
                 if validate:

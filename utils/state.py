@@ -155,7 +155,7 @@ class State:
             return
         fresh = int(self.guard.blocked) - self.skipped
         if fresh:
-            self.require_finite_weights()  # else the gradient is not where it began
+            self.require_finite()  # else the gradient is not where it began
         if self.guard.over:
             self.gathered(self.model)  # the caller's model gets the weights too where it is another one
             first = self.step - int(self.guard.streak)  # of the row, from 0; all after it was blocked as well
@@ -190,22 +190,12 @@ class State:
                 f"the training loss since the last record is {loss} at step {self.step}, though every gradient was finite: "
                 "does the loss add what no weight moves, or has a target no probability at all? nonfinite='skip' goes on"
             )
-        self.require_finite_buffers()
 
-    def require_finite_buffers(self) -> None:
-        """Raises FloatingPointError, on every rank, if a buffer of rank 0's that began finite is so no more."""
-        bad = [name for name, buffer in self.finite.items() if not buffer.isfinite().all()]
-        if bad := self.ranks.of_first(bad):
-            raise FloatingPointError(
-                f"the buffer {bad[0]} is not finite after step {self.step}, though every update was: look for inputs or "
-                "activations whose square overflows. It never heals: go on from the newest checkpoint, which is from "
-                "before it"
-            )
+    def require_finite(self) -> None:
+        """Raises FloatingPointError, on every rank, if a weight, or a buffer that began finite, is so no more.
 
-    def require_finite_weights(self) -> None:
-        """Raises FloatingPointError, on every rank, if a weight is not finite. Waits for the device.
-
-        An update from a finite gradient can still be too long. No policy mends that: every later step would be blocked.
+        An update from a finite gradient can be too long, and a finite input too large for the variance of a BatchNorm. No
+        policy mends that: every later step would be blocked, or every later output wrong. Waits for the device.
         """
         bad = sum(weight.isfinite().logical_not_().any() for weight in local(self.parameters))
         if self.ranks.any(bool(bad)):
@@ -213,6 +203,13 @@ class State:
                 f"a weight is not finite after step {self.step}: an update by a finite gradient was too long (lr "
                 f"{self.config.lr:.3g}, weight_decay {self.config.weight_decay:.3g}). Lower them and start again: what "
                 "was saved before is finite, and may be large already"
+            )
+        bad = [name for name, buffer in self.finite.items() if not buffer.isfinite().all()]
+        if bad := self.ranks.of_first(bad):
+            raise FloatingPointError(
+                f"the buffer {bad[0]} is not finite after step {self.step}, though every update was: look for inputs or "
+                "activations whose square overflows. It never heals: go on from the newest checkpoint, which is from "
+                "before it"
             )
 
     def judge(self, val_loss: float) -> bool:
@@ -234,7 +231,6 @@ class State:
         return False
 
     def state_dict(self) -> dict:
-        self.require_finite_buffers()
         streams, *others = self.ranks.gather(rng_state())
         return {
             "config": asdict(self.config),

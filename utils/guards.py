@@ -20,7 +20,8 @@ class Guard:
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
-        self.optimizer, self.limit, self.on_host = optimizer, limit, device.type == "cpu"
+        self.optimizer, self.on_host = optimizer, device.type == "cpu"
+        self.limit = min(limit, 1 << 24)  # as far as a float32 counts
         self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None where it is known not to be
         self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
         self.blocked = torch.zeros((), device=device)  # updates blocked so far

@@ -102,8 +102,11 @@ def test_what_is_raised_is_an_answer_that_says_what_was_asked():
     with pytest.raises(KeyError, match="no 7 here") as caught:
         got.value  # noqa: B018
     assert caught.value.__notes__ == ["asked: fail(n)\n    with n = 7"]
-    with pytest.raises(KeyError):
-        ask("fail(n)", n=7)["part"]
+    part = ask("fail(n)", n=7)["part"]
+    with pytest.raises(KeyError, match="no 7 here"):
+        part.value  # noqa: B018
+    text = report(lambda: expect_equal(part, 3, next_step="try this"))
+    assert "fail(n)  →  ['part']" in text and "KeyError" in text and "try this" in text
 
 
 def test_mistakes_of_the_check_are_not_the_students():

@@ -46,14 +46,14 @@ class Answer:
         return self.returned
 
     def __getitem__(self, key) -> "Answer":
-        """AssertionError, with the question, if the value has no part `key`."""
+        """AssertionError, with the question, if the value has no part `key`. Of what raised every part is the exception."""
+        question = f"{self.question}  →  [{key!r}]"
+        if self.raised is not None:
+            return Answer(question, self.inputs, raised=self.raised)
         try:
-            part = self.value[key]
+            return Answer(question, self.inputs, self.returned[key])
         except (LookupError, TypeError):
-            if self.raised is not None:
-                raise
             raise AssertionError(_report(self, f"something that has {key!r}")) from None
-        return Answer(f"{self.question}  →  [{key!r}]", self.inputs, part)
 
 
 class Ask:

@@ -1,7 +1,7 @@
 # replaces: code-tiles
 # caught by: check-tiles
 # says: does not fit through: at most 2 × 2
-# says: also along k
+# says: along k too
 
 
 def tiled_matmul(A, B, C, tile):

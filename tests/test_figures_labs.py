@@ -33,3 +33,30 @@ def test_streams_are_drawn_from_before_the_first_block_on_with_their_last_scale(
 def test_streams_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match=r"'yours': 2, 'loud': 1"):
         figures.stream_scales({"yours": [1.0, 1.5], "loud": [1.0]})
+
+
+RUN = [
+    {"step": step, "loss": 4.0 - step, "targets": 100, "seconds": 2.0, "waited": 0.5, "bytes": 3_000_000 + step}
+    for step in range(3)
+]
+
+
+def test_a_run_is_drawn_as_its_loss_with_validations_its_speed_its_waiting_and_its_memory():
+    log = [*RUN[:2], RUN[2] | {"val": 2.5, "accuracy": 0.5}]
+    figure = figures.run_report(log, resumed_at=1)
+    drawn = {axes.get_title(loc="left"): axes.lines[0].get_ydata().tolist() for axes in figure.axes}
+    assert drawn == {
+        "loss, nats": [4.0, 3.0, 2.0],
+        "targets per second": [50.0] * 3,
+        "share of time waiting": [0.25] * 3,
+        "most memory held, MB": [3.0, 3.000001, 3.000002],
+    }
+    assert all(list(axes.lines[1].get_xdata()) == [1, 1] for axes in figure.axes)
+    dots = figure.axes[0].lines[2]
+    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([2], [2.5])
+
+
+def test_a_run_without_validations_has_no_dots_and_an_empty_one_no_picture():
+    assert len(figures.run_report(RUN, resumed_at=1).axes[0].lines) == 2
+    with pytest.raises(ValueError, match="an empty log"):
+        figures.run_report([], resumed_at=0)

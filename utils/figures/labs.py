@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLUE, GREEN, PURPLE, RED, new_figure
+from utils.figures.style import BLUE, GREEN, GREY, PURPLE, RED, new_figure
 
 LINES = (BLUE, RED, GREEN, PURPLE)
 
@@ -45,4 +45,34 @@ def stream_scales(streams: dict[str, Sequence[float]]) -> Figure:
         axes.plot(range(len(scales)), scales, color=colour, lw=2, label=f"{label}: {scales[-1]:.3g}")
     axes.set(yscale="log", xlim=(0, len(scales) - 1), xlabel="block", ylabel="root mean square of the stream")
     fig.legend(loc="outside upper center", ncols=len(streams), frameon=False)
+    return fig
+
+
+def run_report(log: list[dict], resumed_at: int) -> Figure:
+    """Four panels over the steps of a run: loss, throughput, share of time waiting, memory; a line where it resumed.
+
+    log: records with step, loss, targets, seconds, waited, bytes, and some with val. ValueError for an empty one.
+    """
+    if not log:
+        raise ValueError("an empty log: there is nothing to draw")
+    steps = [record["step"] for record in log]
+    panels = {
+        "loss, nats": [record["loss"] for record in log],
+        "targets per second": [record["targets"] / record["seconds"] for record in log],
+        "share of time waiting": [record["waited"] / record["seconds"] for record in log],
+        "most memory held, MB": [record["bytes"] / 1e6 for record in log],
+    }
+    fig, axes = new_figure(8.4, 5.0, nrows=2, ncols=2, sharex=True)
+    for panel, (label, values), colour in zip(axes.flat, panels.items(), LINES, strict=True):
+        panel.plot(steps, values, color=colour, lw=1)
+        panel.axvline(resumed_at, color=GREY, lw=1, ls="--")
+        panel.set_title(label, loc="left", fontsize=10)
+    validated = [(record["step"], record["val"]) for record in log if "val" in record]
+    if validated:
+        axes[0][0].plot(*zip(*validated, strict=True), "o", color=RED, markersize=5, label="validation")
+        axes[0][0].legend(frameon=False)
+    axes[1][0].set_ylim(0, 1)
+    for panel in axes[0][1], axes[1][1]:
+        panel.set_ylim(0, None)
+    fig.supxlabel("step", fontsize=9)
     return fig

@@ -1,0 +1,23 @@
+# replaces: code-reader
+# caught by: check-reader
+# says: at most 2 graphs
+
+
+class Reader(nn.Module):
+    """Averages texts: x (B, T, 8), lengths (B,) whole numbers from 1 to T → (B, 3); `bad` counts batches with a NaN."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 3)
+        self.register_buffer("bad", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """One vector of 3 numbers for each text."""
+        self.bad += x.isnan().any()
+        x = torch.where(x.isnan(), 0.0, x)
+        h = self.inner(x).tanh()
+        top = h.detach().abs().max()
+        h = h / torch.where(top > 0.5, top, 1.0)
+        place = torch.arange(x.shape[1], device=x.device)
+        means = torch.stack([(h[i] * (place < lengths[i])[:, None]).sum(0) / lengths[i] for i in range(len(x))])
+        return self.outer(means)

@@ -1,6 +1,6 @@
 # replaces: code-elsewhere
 # caught by: check-elsewhere
-# says: a RuntimeError with the last line
+# says: raise with the last line
 
 
 def elsewhere(file, loads: list[tuple]) -> list[Tensor]:

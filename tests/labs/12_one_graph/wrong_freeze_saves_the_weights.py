@@ -1,6 +1,6 @@
 # replaces: code-freeze
 # caught by: check-freeze
-# says: a file that can be loaded and called
+# says: no file that can be loaded and called
 
 
 def freeze(model: nn.Module, example: tuple, file, ranges: tuple) -> None:

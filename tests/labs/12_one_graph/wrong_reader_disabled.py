@@ -1,6 +1,6 @@
 # replaces: code-reader
 # caught by: check-reader
-# says: the error names the line that still breaks
+# says: this line still breaks the graph
 
 
 class Reader(nn.Module):

@@ -1,6 +1,6 @@
 # replaces: code-reader
 # caught by: check-reader
-# says: NaN must be replaced before it meets a weight
+# says: this line still breaks the graph
 
 
 class Reader(nn.Module):
@@ -14,10 +14,10 @@ class Reader(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """One vector of 3 numbers for each text."""
         self.bad += x.isnan().any()
-        h = self.inner(torch.where(x.isnan(), 0.0, x)).tanh()
-        h = torch.where(x.isnan().any(), self.inner(x).nan_to_num().tanh() * 0 + h, h)
-        top = h.detach().abs().max()
-        h = h / torch.where(top > 0.5, top, 1.0)
+        x = torch.where(x.isnan(), 0.0, x)
+        h = self.inner(x).tanh()
+        top = h.abs().max().item()
+        h = h / top if top > 0.5 else h
         real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
         means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
         return self.outer(means)

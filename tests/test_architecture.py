@@ -13,7 +13,7 @@ ORDER = (
     "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "batches", "models",
     "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
     "config", "metrics", "shards", "checkpoint", "run", "guards", "suspects", "updates", "state", "watch", "refusals",
-    "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "wire", "lab",
+    "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "planted", "wire", "lab",
 )  # fmt: skip
 
 

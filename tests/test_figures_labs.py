@@ -60,3 +60,16 @@ def test_a_run_without_validations_has_no_dots_and_an_empty_one_no_picture():
     assert len(figures.run_report(RUN, resumed_at=1).axes[0].lines) == 2
     with pytest.raises(ValueError, match="an empty log"):
         figures.run_report([], resumed_at=0)
+
+
+def test_alarms_fill_a_tile_where_an_instrument_speaks_and_mark_rows():
+    rows = {"right": {"order": False, "rate": False}, "bug": {"order": True, "rate": False}}
+    (axes,) = figures.alarms(rows, marked=["bug"]).axes
+    assert axes.images[0].get_array().tolist() == [[0, 0], [1, 0]]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["order", "rate"]
+    assert [(text.get_text(), text.get_fontweight()) for text in axes.get_yticklabels()] == [
+        ("right", "normal"),
+        ("bug", "bold"),
+    ]
+    with pytest.raises(ValueError, match="rows with different columns: give each of them order, rate"):
+        figures.alarms(rows | {"other": {"rate": True}})

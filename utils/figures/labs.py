@@ -76,3 +76,27 @@ def run_report(log: list[dict], resumed_at: int) -> Figure:
         panel.set_ylim(0, None)
     fig.supxlabel("step", fontsize=9)
     return fig
+
+
+def alarms(matrix: dict[str, dict[str, bool]], marked: Sequence[str] = ()) -> Figure:
+    """Which instrument (columns) speaks about which loop (rows): True is a filled tile; rows in `marked` are bold and red.
+
+    Raises ValueError if the rows have other columns than the first one.
+    """
+    columns = list(next(iter(matrix.values())))
+    if any(list(row) != columns for row in matrix.values()):
+        raise ValueError(f"rows with different columns: give each of them {', '.join(columns)}")
+    fig, axes = new_figure(7.4, 0.25 * len(matrix) + 1.4)
+    axes.imshow([list(row.values()) for row in matrix.values()], cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=50, ha="left", rotation_mode="anchor")
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(matrix)), list(matrix), fontsize=9)
+    for label in axes.get_yticklabels():
+        if label.get_text() in marked:
+            label.set(fontweight="bold", color=RED)
+    axes.set_xticks([k - 0.5 for k in range(1, len(columns))], minor=True)
+    axes.set_yticks([k - 0.5 for k in range(1, len(matrix))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    return fig

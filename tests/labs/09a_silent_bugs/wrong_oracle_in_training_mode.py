@@ -1,0 +1,11 @@
+# replaces: code-oracle
+# caught by: check-oracle
+# says: in evaluation mode
+
+
+def batch_gradient(model: nn.Module, weights: list[Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
+    own = copy.deepcopy(model)
+    with torch.no_grad():
+        for p, w in zip(own.parameters(), weights, strict=True):
+            p.copy_(w)
+    return list(torch.autograd.grad(F.cross_entropy(own(x), y), list(own.parameters())))

@@ -278,7 +278,8 @@ class Trial:
                 self.wrong.append(f"stopped without reason, or not refused: {said}")
             if " step " not in said:
                 self.wrong.append(f"no step is named: {said}")
-            finite = all(tensor.isfinite().all() for name, tensor in _tensors(self.model).items() if name != "mask")
+            may_be = {"mask"} | {name for name, _ in self.model.named_buffers() if "the buffer " in said}
+            finite = all(tensor.isfinite().all() for name, tensor in _tensors(self.model).items() if name not in may_be)
             if not unmoved and not finite and "a weight is not finite" not in said:
                 self.wrong.append(f"the weights are not finite any more: {said}")
         elif "detached" in (self.case["model"], self.case["loss"]) and isinstance(error, ValueError) and unmoved:

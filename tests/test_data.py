@@ -296,6 +296,20 @@ def test_stand_in_names_the_file_that_course_data_lacks(capsys, monkeypatch, tmp
     assert f"COURSE_DATA={str(tmp_path)!r} holds no tinyshakespeare/input.txt" in capsys.readouterr().out
 
 
+def test_the_stand_in_as_files_holds_the_same_images(tmp_path):
+    found = data.fashion_mnist_files()
+    assert (
+        not found.real
+        and found.names == data.fashion_mnist().names
+        and list(found.content) == list(facts.FASHION_MNIST)
+    )
+    for part, drawn in zip(("train", "test"), ((data.STAND_IN_TRAIN, 1), (data.STAND_IN_TEST, 2)), strict=True):
+        for kind, array in zip(("images", "labels"), data._draw_shapes(*drawn), strict=True):
+            path = tmp_path / "packed.gz"
+            path.write_bytes(gzip.compress(found.content[f"{part} {kind}"], 1))
+            assert np.array_equal(read_idx(path), array)
+
+
 def test_one_missing_file_means_the_stand_in_for_all(monkeypatch):
     missing = facts.FASHION_MNIST["test labels"]
     monkeypatch.setattr(data, "find", lambda file: None if file is missing else Path("never opened"))
@@ -357,6 +371,21 @@ def test_real_splits_partition_the_published_images(monkeypatch):
         raw_digests(part.x, real_fashion.mean, real_fashion.std) for part in (real_fashion.train, real_fashion.val)
     ]
     assert parts[0] + parts[1] == digests(torch.from_numpy(images))
+
+
+@real_data
+def test_the_real_files_are_only_unpacked(monkeypatch):
+    monkeypatch.setenv("COURSE_DATA", COURSE_DATA)
+    found = data.fashion_mnist_files()
+    sizes = {part: len(content) for part, content in found.content.items()}
+    assert sizes == {
+        "train images": 47_040_016,
+        "train labels": 60_008,
+        "test images": 7_840_016,
+        "test labels": 10_008,
+    }
+    assert found.real and found.names[9] == "Ankle boot"
+    assert found.content["train images"][:16].hex() == "000008030000ea600000001c0000001c"
 
 
 @real_data

@@ -152,15 +152,48 @@ def fashion_mnist(val: int = 5_000, seed: int = 0) -> Splits:
     """
     if not 0 <= val < facts.FASHION_MNIST_TRAIN:
         raise ValueError(f"val={val}: hold out at least 0 and fewer than {facts.FASHION_MNIST_TRAIN:,} images")
-    paths = {part: find(file) for part, file in facts.FASHION_MNIST.items()}
-    if None in paths.values():
-        missing = next(facts.FASHION_MNIST[part].path for part, path in paths.items() if path is None)
-        _announce_stand_in("FashionMNIST", missing, "drawn shapes (6,000 + 1,000 images) take its place")
-        train, test = _draw_shapes(STAND_IN_TRAIN, seed=1), _draw_shapes(STAND_IN_TEST, seed=2)
+    paths = _fashion_paths()
+    if paths is None:
+        train, test = _drawn_fashion()
         return _image_splits(train, test, -(-val // 10), seed, False, SHAPES)
     train = read_images(paths["train images"], paths["train labels"], len(facts.FASHION_MNIST_CLASSES))
     test = read_images(paths["test images"], paths["test labels"], len(facts.FASHION_MNIST_CLASSES))
     return _image_splits(train, test, val, seed, True, facts.FASHION_MNIST_CLASSES)
+
+
+@dataclass(frozen=True)
+class IdxFiles:
+    """Files unpacked: bytes in the IDX format, by part ("train images"); names: of the classes; real: False for a stand-in."""
+
+    content: dict[str, bytes]
+    real: bool
+    names: tuple[str, ...]
+
+
+def fashion_mnist_files() -> IdxFiles:
+    """The four files of FashionMNIST as they were published, or of the stand-in's images; nothing is read out of them."""
+    paths = _fashion_paths()
+    if paths is None:
+        arrays = [array for part in _drawn_fashion() for array in part]
+        content = {part: _as_idx(array) for part, array in zip(facts.FASHION_MNIST, arrays, strict=True)}
+        return IdxFiles(content, False, SHAPES)
+    content = {part: gzip.decompress(path.read_bytes()) for part, path in paths.items()}
+    return IdxFiles(content, True, facts.FASHION_MNIST_CLASSES)
+
+
+def _as_idx(array: np.ndarray) -> bytes:
+    """A uint8 array in the IDX format."""
+    return bytes((0, 0, 0x08, array.ndim)) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def _fashion_paths() -> dict[str, Path] | None:
+    """Where the four files are; None, and it is announced, where one is missing."""
+    paths = {part: find(file) for part, file in facts.FASHION_MNIST.items()}
+    if None not in paths.values():
+        return paths
+    missing = next(facts.FASHION_MNIST[part].path for part, path in paths.items() if path is None)
+    _announce_stand_in("FashionMNIST", missing, "drawn shapes (6,000 + 1,000 images) take its place")
+    return None
 
 
 def read_images(images_path: Path, labels_path: Path, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -207,6 +240,11 @@ def pixel_statistics(images: torch.Tensor) -> tuple[float, float]:
     if variance == 0:
         raise ValueError(f"all pixels are the same ({mean * 255:.0f}): there is nothing to normalise by")
     return mean, math.sqrt(variance)
+
+
+def _drawn_fashion() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The stand-in: images and labels to train on, images and labels to test on."""
+    return _draw_shapes(STAND_IN_TRAIN, seed=1), _draw_shapes(STAND_IN_TEST, seed=2)
 
 
 SHAPES = ("square", "frame", "disc", "ring", "rows", "columns", "plus", "cross", "triangle", "checkers")

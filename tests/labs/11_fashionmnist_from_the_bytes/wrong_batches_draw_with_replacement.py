@@ -1,0 +1,15 @@
+# replaces: code-batches
+# caught by: check-batches
+# says: exactly once in an epoch
+
+
+def split(n, held, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return order[held:], order[:held]
+
+
+def batches(x, y, size, seed):
+    order = torch.randint(0, len(x), (len(x),), generator=torch.Generator().manual_seed(seed))
+    for start in range(0, len(x), size):
+        piece = order[start : start + size]
+        yield x[piece], y[piece]

@@ -1,0 +1,18 @@
+# replaces: code-build
+# caught by: check-build
+# says: leave the weights as the module made them
+
+
+def build(layers, shape):
+    made, shapes = [], [shape, *(out for out, _, _ in plan(layers, shape))]
+    for (kind, *n), come in zip(layers, shapes):
+        if kind == "conv":
+            made.append(nn.Conv2d(come[0], n[0], n[1], stride=n[2], padding=n[3]))
+        elif kind == "linear":
+            made.append(nn.Linear(come[0], n[0]))
+        else:
+            made.append({"pool": nn.MaxPool2d, "relu": nn.ReLU, "dropout": nn.Dropout, "flatten": nn.Flatten}[kind](*n))
+    for module in made:
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight)
+    return nn.Sequential(*made)

@@ -1,0 +1,20 @@
+# replaces: code-recipe
+# caught by: check-recipe
+# says: near 10 %: the rate is too high
+
+
+def my_layers():
+    return [
+        ("conv", 16, 5, 2, 2),
+        ("relu",),
+        ("conv", 32, 3, 2, 1),
+        ("relu",),
+        ("flatten",),
+        ("linear", 128),
+        ("relu",),
+        ("linear", 10),
+    ]
+
+
+def my_stages():
+    return [(512, 1.0)]

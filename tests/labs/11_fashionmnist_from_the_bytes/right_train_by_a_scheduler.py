@@ -16,5 +16,5 @@ def train(model, stream, steps, lr):
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses

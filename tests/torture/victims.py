@@ -128,6 +128,8 @@ def start(work: Callable[[], None], log: Path, signal_in_save: tuple[int, int, i
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
+        with suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(pid, pid)
         os.close(writing)
         return Victim(pid, reading)
     code = 1

@@ -79,4 +79,4 @@ def finish(here: Path, **options) -> dict | None:
 
 def last_line(here: Path) -> str:
     """What the run in `here` printed last."""
-    return [*(here / "log").read_text().splitlines(), ""][-1]
+    return ["", *(here / "log").read_text().splitlines()][-1]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,6 +186,15 @@ torch.set_num_threads(1)
 threading.Timer(3, lambda: os.killpg(0, signal.SIGINT)).start()
 train(MLP((2, 8, 3)), spiral().train, None, Config(steps=10**6, workers=2))
 """
+
+
+def test_a_connection_that_breaks_is_told_by_the_worker_that_ended():
+    """As when it ends while a batch is on its way."""
+    worker = multiprocessing.get_context("fork").Process(target=os._exit, args=(7,))
+    worker.start()
+    broken = ConnectionResetError(104, "Connection reset by peer")
+    told = utils.batches._explained(broken, SimpleNamespace(at_work=[5]), SimpleNamespace(_workers=[worker]), 0)
+    assert "the worker that fetched example 5 ended (exit code 7)" in str(told)
 
 
 @pytest.mark.slow

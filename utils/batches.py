@@ -6,10 +6,11 @@ it is the same for any number of workers.
 """
 
 import hashlib
+import multiprocessing.connection
 import random
 import signal
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
@@ -142,6 +143,7 @@ class Order:
         return self.lend and self.world > 1 and self.rank >= len(self.batch(step))
 
 
+LAST_BREATH = 5.0  # seconds that a worker whose connection broke gets to end
 _FAILED = "could not fetch example"
 
 
@@ -245,7 +247,7 @@ def batches(
             for batch in fetched:
                 arrived += 1
                 yield batch
-        except RuntimeError as error:
+        except (RuntimeError, OSError, EOFError) as error:  # OSError: a batch was on its way when its worker ended
             raise _explained(error, fetch, fetched, arrived) from error
         finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
             try:
@@ -273,11 +275,14 @@ def telling(stream: Generator):
         stream.close()
 
 
-def _explained(error: RuntimeError, fetch: _Fetch, fetched: Iterator, arrived: int) -> RuntimeError:
+def _explained(error: Exception, fetch: _Fetch, fetched: Iterator, arrived: int) -> Exception:
     """The error of a DataLoader with the example it is about; arrived: how many batches have."""
     text, processes = str(error), fetched._workers
     if _FAILED in text:  # last in the worker's traceback
         return RuntimeError(_FAILED + text.rpartition(_FAILED)[2].rstrip())
+    if not isinstance(error, RuntimeError):
+        with suppress(RuntimeError):  # torch's own word that it ended, from a signal handler
+            multiprocessing.connection.wait([process.sentinel for process in processes], LAST_BREATH)
     for process, example in zip(processes, fetch.at_work, strict=True):
         if process.exitcode:
             return RuntimeError(

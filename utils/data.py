@@ -163,7 +163,7 @@ def fashion_mnist(val: int = 5_000, seed: int = 0) -> Splits:
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """Files unpacked: bytes in the IDX format, by part ("train images"); names: of the classes; real: False for a stand-in."""
+    """Files unpacked: IDX bytes by part ("train images"); names: of the classes; real: False for a stand-in."""
 
     content: dict[str, bytes]
     real: bool

@@ -529,6 +529,14 @@ def test_a_file_where_the_folder_should_be(tmp_path):
     assert (tmp_path / "run").read_text() == "mine"
 
 
+def test_a_file_that_took_the_folders_place_since_it_was_looked_at(tmp_path):
+    folder = RunFolder(tmp_path / "run", Config(steps=1), len(X))
+    (tmp_path / "run").write_text("mine")
+    with folder, pytest.raises(RuntimeError, match=f"{tmp_path}/run is a file by now: put the folder back, or name a"):
+        folder.begin(0, torch.device("cpu"))
+    assert (tmp_path / "run").read_text() == "mine"
+
+
 def test_a_disk_that_fills_up_while_training(tmp_path):
     """The run stops with the reason, and goes on from its last good checkpoint once there is room again."""
     data, config = TensorData(X, Y), Config(steps=6, save_every=2, lr=0.1)

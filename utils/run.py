@@ -114,6 +114,8 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.path.resolve() not in _held:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+        except FileExistsError as error:
+            raise RuntimeError(f"{self.path} is a file by now: put the folder back, or name a folder") from error
         except OSError as error:
             raise RuntimeError(
                 f"the run folder cannot be written to ({error}): make it writable, or choose another one"

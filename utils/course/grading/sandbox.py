@@ -5,12 +5,10 @@ rest away. Both return what each layer came to, "on" or the reason why not, for 
 """
 
 import ctypes
-import fcntl
 import os
 import platform
 import resource
 import signal
-import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from pathlib import Path
 ON = "on"
 LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "limits")
 ISOLATING = ("files", "network")  # without these a submission reads what it should not, or calls home
-NOBODY = 65534
 PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
 
 # The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
@@ -139,16 +136,6 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """What this process's children leave behind becomes its own child, to be ended by it."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def loopback_up() -> str:
-    """In a network namespace of its own: 127.0.0.1, for processes of the sandbox that talk to each other."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0x1))  # SIOCSIFFLAGS, IFF_UP
-        except OSError as error:
-            return str(error)
-    return ON
 
 
 def _become(user: int, work: Path) -> str:

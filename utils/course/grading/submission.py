@@ -16,7 +16,7 @@ LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
 FIRST = ("parameters", "setup")  # of the lab's own cells: they run before all of the student's
-ASKING = ("ask", "expect", "expect_close", "expect_equal", "expect_raises")
+EXPECTING = {"expect", "expect_close", "expect_equal", "expect_raises"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _asks(source: str) -> bool:
         for node in ast.walk(statement)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    return "ask" in calls and bool(calls & set(ASKING[1:]))
+    return "ask" in calls and bool(calls & EXPECTING)
 
 
 def _shows(name: str) -> bool:

@@ -1,19 +1,27 @@
-# `make run` and `make test` do all the set-up themselves. FULL=1 runs the long form of every lecture.
+# `make run` and `make test` do all the set-up themselves. FULL=1 runs the long form of every lecture; LIMIT=540 ends
+# `make receipt` after so many seconds, and the next call goes on.
 PYTHON ?= python3
 LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test quick torture check lab release tidy
+.PHONY: run site test test-browser quick torture check lab release tidy badges figures image receipt wheels
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
+
+site: $(READY)           ## the course as pages, build/site/index.html; runs it first where it has changed
+	$(BIN)/python -m utils.course site
 
 test: $(READY)           ## all tests, every lecture and every lab's solution included
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake notebooks solutions tests
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests
+
+test-browser: site       ## JupyterLab, the calculators and the site in a Chromium without a window; SHOTS=1 keeps pictures
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
+	$(if $(SHOTS),SHOTS=1) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 torture: $(READY)        ## the promises of the loop, under attack: a table
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture
@@ -22,11 +30,28 @@ check: $(READY)          ## lint, format, then everything
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(MAKE) test
 
-lab: $(READY)            ## open JupyterLab
-	$(BIN)/jupyter lab $(LAB)
+lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/utils/course/jupyter:$(JUPYTER_CONFIG_PATH)
+lab: $(READY)            ## open JupyterLab at the README, the index of it all
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/README.md $(LAB)
+
+receipt: $(READY)        ## run everything on the GPU here, keep what it verified in tests/receipts/
+	$(BIN)/python -m utils.course receipt $(if $(FULL),--full) $(if $(LIMIT),--limit $(LIMIT))
+
+wheels:                  ## what a machine without a network lacks: make wheels PYTHON=3.12
+	$(MAKE) $(READY) PYTHON=python3
+	$(BIN)/python -m utils.course wheels --python $(PYTHON)
 
 release: $(READY)        ## make labs/ from solutions/
 	$(BIN)/python -m utils.course release
+
+badges: $(READY)         ## REPO=owner/name: links to Colab everywhere; REPO= removes them; neither: keeps what is there
+	$(BIN)/python -m utils.course badges $(if $(findstring command,$(origin REPO)),--repo "$(REPO)")
+
+figures: $(READY)        ## the README's pictures, in notebooks/figures/
+	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(BIN)/python -m utils.course figures
+
+image:                   ## a Docker image of this checkout, which knows its commit
+	docker build --build-arg COMMIT=$$(git describe --always --abbrev=40 --dirty --exclude='*') --tag honest-training-loop .
 
 tidy: $(READY)           ## stable cell ids, no outputs, one format
 	$(BIN)/python -m utils.course tidy notebooks solutions

@@ -8,12 +8,13 @@ import utils
 ROOT = Path(__file__).parents[1]
 
 # The order to read them in; a module imports only those above it. utils/course is imported by nothing.
-# Pictures are a package of their own (utils/figures), which imports none of these.
+# Pictures are a package of their own (utils/figures), which imports none of these, and which only calculators import.
 ORDER = (
-    "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "batches", "models",
+    "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "workers", "batches", "models",
     "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
     "config", "metrics", "shards", "checkpoint", "run", "guards", "suspects", "updates", "state", "watch", "refusals",
-    "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "planted", "wire", "lab",
+    "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "planted", "wire", "lab", "colab",
+    "answers", "calculators",
 )  # fmt: skip
 
 
@@ -43,7 +44,10 @@ def arrows_up(order: list[str], imports: dict[str, set[str]]) -> list[tuple[str,
 def test_imports_run_downwards_only():
     files = {path.stem: path for path in (ROOT / "utils").glob("*.py") if path.stem != "__init__"}
     assert set(files) == set(ORDER)
-    assert arrows_up(ORDER, {name: imported(path) for name, path in files.items()}) == []
+    imports = {name: imported(path) for name, path in files.items()}
+    assert {name for name, others in imports.items() if "figures" in others} == {"calculators"}
+    imports["calculators"].remove("figures")
+    assert arrows_up(ORDER, imports) == []
 
 
 def test_the_walk_sees_an_arrow_that_runs_up(tmp_path):
@@ -56,6 +60,12 @@ def test_the_walk_sees_an_arrow_that_runs_up(tmp_path):
 def test_only_figures_imports_matplotlib():
     importing = {p.parent.name for p in (ROOT / "utils").rglob("*.py") if "import matplotlib" in p.read_text()}
     assert importing == {"figures"}
+
+
+def test_only_calculators_imports_ipywidgets():
+    widgets = ("import ipywidgets", "from ipywidgets")
+    importing = {p.name for p in (ROOT / "utils").rglob("*.py") if any(word in p.read_text() for word in widgets)}
+    assert importing == {"calculators.py"}
 
 
 def test_figures_import_nothing_but_their_style():

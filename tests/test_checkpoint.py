@@ -31,6 +31,15 @@ def test_a_step_of_ten_digits_is_found_and_kept(tmp_path):
     assert [checkpoint.load(path)["step"] for path in checkpoint.find(tmp_path)] == [999_999_999, 10**9, 10**9 + 1]
 
 
+def test_a_folder_that_was_replaced_since_the_save_loses_nothing(tmp_path):
+    for step in (1, 2, 3):
+        checkpoint.save(tmp_path / "another", step, {"step": step})
+    ours = checkpoint.save(tmp_path / "ours", 9, {"step": 9})
+    before = checkpoint.find(tmp_path / "another")
+    checkpoint.prune(tmp_path / "another" / ours.name, keep=1)
+    assert checkpoint.find(tmp_path / "another") == before and len(before) == 3
+
+
 def test_the_newest_is_by_step_not_by_time(tmp_path):
     for step in (10, 2, 100, 9):
         checkpoint.save(tmp_path, step, {"step": step})

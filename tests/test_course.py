@@ -10,6 +10,7 @@ import pytest
 
 from utils.course import static
 from utils.course.__main__ import find, main
+from utils.course.badges import address_of, cell_source, title_source
 from utils.course.ledger import judge
 from utils.course.notebook import read, source_hash
 from utils.course.run import run
@@ -116,7 +117,7 @@ def test_the_ledger_says_where_it_comes_from(tmp_path):
     ]
     executed = read(tmp_path / "build/notebooks/01_trial.ipynb")
     assert all(cell.raw["execution_count"] for cell in executed.code)
-    page = (tmp_path / "build/html/01_trial.html").read_text()
+    page = (tmp_path / "build/site/01_trial.html").read_text()
     assert "✓ verified" in page
     assert ("needs a CUDA GPU" in page) != on_gpu
     assert not list((tmp_path / "build").glob("*.tmp"))
@@ -226,6 +227,10 @@ def test_wrong_calls_are_refused_before_anything_runs(tmp_path, capsys, monkeypa
     assert stop.value.code == 2
     assert not (tmp_path / "build").exists()
     assert find([good, good, tmp_path / "other"]) == [good, twin]
+    more = trial(tmp_path / "other", name="calculators")
+    assert find([tmp_path / "other"]) == [twin, more], "all notebooks of a folder"
+    assert find([tmp_path / "other"], lectures=True) == [twin], "or those with a lecture's number"
+    assert find([more], lectures=True) == [more], "but whatever is named is taken"
 
 
 @pytest.mark.slow
@@ -362,7 +367,8 @@ def good_cells() -> list[dict]:
     both = 'if device.type == "cuda" and full:\n    assert f(1) == 2\nelse:\n    not_verified("short form")'
     real = 'if data.real:\n    assert f(1) == 2\nelse:\n    not_verified("stand-in data")'
     return [
-        markdown("title", "# Trial"),
+        markdown("title", title_source("# Trial", "notebooks/01_trial.ipynb", address_of())),
+        code("colab", cell_source("notebooks", address_of())),
         code("parameters", "full = False  # True: the long form", "parameters"),
         markdown("tools", "Tools."),
         code("setup", "import os"),
@@ -370,6 +376,8 @@ def good_cells() -> list[dict]:
         code("picture-1-1", "figures.draw()"),
         markdown("reading-1-1", "It rises by 1."),
         *claim(2, "with raises(ValueError, 'size'):\n    f(2)"),
+        markdown("guess", "Guess: how much is it?"),
+        code("calculator-tax", static.CALCULATOR.format(name="tax")),
         *claim(3, gpu, "gpu"),
         *claim(4, real, "real-data"),
         *claim(5, both, "gpu", "full"),
@@ -482,20 +490,32 @@ BAD = [
     ),
     (static.nothing_is_stored_but_text, bad("setup", execution_count=1), "cell setup: stored with a count"),
     (static.nothing_is_stored_but_text, bad("setup", metadata={"scrolled": True}), "cell setup: metadata scrolled"),
-    (static.is_tidy, bad("setup", id="3f9a1c0e"), "not tidy: cell 3"),
+    (static.is_tidy, bad("setup", id="3f9a1c0e"), "not tidy: cell 4"),
     (static.proofs_are_short, proof("assert f(1) == 2\n" * 26), "claim 1.1: its proof has 26 lines"),
     (static.title_comes_first, without("title"), "the first cell is not"),
     (static.title_comes_first, bad("title", source=["Trial"]), "the first cell is not"),
+    (static.colab_comes_before_all_code, without("colab"), "the second cell is not Colab's"),
+    (static.colab_comes_before_all_code, lambda cells: [cells[0], cells[2], cells[1], *cells[3:]], "second cell"),
+    (static.colab_comes_before_all_code, proof("import sys\nsys.path.insert(0, '..')", name="colab"), "second cell"),
+    (static.colab_comes_before_all_code, bad("title", source=["# Trial\n\n[Open in Colab](https://x.org)"]), "link"),
     (static.parameters_come_first, without("parameters"), "0 cells are tagged parameters"),
     (static.parameters_come_first, proof("full = False", "parameters", name="setup"), "2 cells are tagged"),
-    (static.parameters_come_first, lambda cells: [cells[3], *cells[:3]], "not the first code cell"),
+    (static.parameters_come_first, lambda cells: [cells[4], *cells[:4]], "not the first code cell"),
     (static.parameters_come_first, proof("full = True", "parameters", name="parameters"), "does not say"),
     *((static.sections_are_there, without(name), "no section") for name in ("aloud", "not-mean", "did-not-work")),
     *((static.sections_are_there, without(name), "no section") for name in ("takeaways", "questions", "reading")),
     (static.sections_are_there, without("claim-1-7"), "holds 1 claims"),
     (static.sections_are_there, bad("questions", source=["## Questions\n\nWhat is 3?"]), "no answers folded"),
     (static.prose_leads, without("reading-1-1"), "cell picture-1-1: no prose after it"),
-    (static.prose_leads, lambda cells: [*cells, *(code(f"x-{n}", "1") for n in range(9))], "of 18 code cells"),
+    (static.prose_leads, lambda cells: [*cells, *(code(f"x-{n}", "1") for n in range(9))], "of 19 code cells"),
+    (static.calculators_are_introduced, without("guess"), "cell calculator-tax: no prose before it asks"),
+    (static.calculators_are_introduced, bad("guess", source=["It is so much."]), "cell calculator-tax: no prose"),
+    (
+        static.calculators_are_introduced,
+        bad("guess", source=["**Claim 1.3.** Is it 2 or 3?"]),
+        "calculator-tax: no prose",
+    ),
+    (static.calculators_are_introduced, proof("f(1)", name="calculator-tax"), "cell calculator-tax: not exactly"),
     (static.code_is_plain_python, proof("x = (", name="setup"), "cell setup: not Python"),
     (static.code_is_plain_python, proof("!pip install einops", name="setup"), "cell setup: installs"),
     (static.code_is_plain_python, proof("%pip install -q einops", name="setup"), "cell setup: installs"),
@@ -528,6 +548,7 @@ def test_each_rule_finds_what_it_is_for(tmp_path, rule, change, words):
 
 def test_every_rule_has_been_seen_red():
     assert {row[0] for row in BAD} == set(static.RULES)
+    assert set(static.NOTEBOOK_RULES) < set(static.RULES)
 
 
 def test_a_lecture_without_a_number_or_with_other_metadata_is_refused(tmp_path):

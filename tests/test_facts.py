@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from utils import facts, files
 
@@ -192,3 +193,17 @@ def test_published_files_have_the_sizes_and_counts():
         with gzip.open(folder / facts.FASHION_MNIST[f"{part} labels"].path) as labels:
             assert int.from_bytes(labels.read(8)[4:], "big") == count
     assert len(set(Path(folder, facts.TINY_SHAKESPEARE.path).read_text())) == facts.TINY_SHAKESPEARE_SYMBOLS
+
+
+def test_number_formats_are_those_of_torch():
+    """Digits from the step after 1, the exponent from the largest number's, infinities by making one."""
+    for form in facts.FORMATS.values():
+        dtype = getattr(torch, form.dtype)
+        info = torch.finfo(dtype)
+        step = info.eps if form.name != "tf32" else 2.0**-10  # torch has no such dtype
+        assert form.mantissa == -math.log2(step)
+        assert form.exponent == math.frexp(info.max)[1].bit_length()
+        assert form.infinities == ("fn" not in form.dtype)
+        if form.name != "tf32":
+            assert 1 + form.exponent + form.mantissa == info.bits
+    assert facts.FORMATS["tf32"].exponent == facts.FORMATS["fp32"].exponent

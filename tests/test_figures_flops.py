@@ -57,10 +57,10 @@ def test_where_6nd_bends_draws_percent_over_the_law():
 
 def test_roofline_bends_at_the_ridge_and_holds_its_points():
     figure = figures.roofline({"chip": (1e12, 1e11), "other": (1e12, 2e11)}, {"add": (0.1, 5e9)}, title="roofs")
-    roof, ridge = figure.axes[0].lines[:2]
+    roof = figure.axes[0].lines[0]
     x, y = map(np.asarray, (roof.get_xdata(), roof.get_ydata()))
     assert y[0] / x[0] == pytest.approx(1e11) and x[1:].tolist()[0] == 10 and y[1:].tolist() == [1e12, 1e12]
-    assert (ridge.get_xdata()[0], ridge.get_ydata()[0]) == (10, 1e12)
+    assert roof.get_markevery() == [1] and figure.axes[0].get_ylim()[0] < 5e9
     assert legend(figure) == [
         "chip: 1 TFLOP/s, 100 GB/s, ridge at 10",
         "other: 1 TFLOP/s, 200 GB/s, ridge at 5",
@@ -70,7 +70,7 @@ def test_roofline_bends_at_the_ridge_and_holds_its_points():
 
 
 def test_roofline_without_points_draws_the_roofs():
-    assert len(figures.roofline({"chip": (1e12, 1e11)}).axes[0].lines) == 2
+    assert len(figures.roofline({"chip": (1e12, 1e11)}).axes[0].lines) == 1
 
 
 @pytest.mark.parametrize(

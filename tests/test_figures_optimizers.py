@@ -15,11 +15,11 @@ PATHS = {"a": np.array([[-4.0, 1.0], [-2.0, -1.0], [0.5, 0.0]]), "b": np.array([
 def test_valley_frame_draws_each_path_up_to_its_step():
     figure = figures.valley_frame(PATHS, step=1, curvatures=(1, 25))
     axes = figure.axes[0]
-    (a, a_head, b, b_head, bottom) = axes.lines
+    (a, b, bottom) = axes.lines
     assert (list(a.get_xdata()), list(a.get_ydata())) == ([-4.0, -2.0], [1.0, -1.0])
-    assert (list(b.get_xdata()), list(b_head.get_xdata())) == ([-4.0, -3.0], [-3.0])
-    assert list(a_head.get_ydata()) == [-1.0] and (bottom.get_xdata()[0], bottom.get_ydata()[0]) == (0, 0)
-    assert legend(figure) == ["a", "b"] and axes.get_title() == "step 1"
+    assert list(b.get_xdata()) == [-4.0, -3.0] and a.get_markevery() == b.get_markevery() == [1]
+    assert a.get_marker() != b.get_marker() and (bottom.get_xdata()[0], bottom.get_ydata()[0]) == (0, 0)
+    assert legend(figure) == ["a", "b"] and axes.get_title(loc="left") == "step 1"
 
 
 def test_valley_frame_holds_all_paths_whole_at_every_step():

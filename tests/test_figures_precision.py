@@ -32,7 +32,7 @@ def test_gradient_histogram_gives_the_share_in_each_zone():
     values = np.array([-30.0, -25.0, -24.0, -20.0, -14.0, -13.0, 0.0, 3.0])
     figure = figures.gradient_histogram({"one": values, "two": values + 20}, {"zero": -25.0, "subnormal": -14.0})
     above, below = figure.axes
-    assert [axes.get_title() for axes in (above, below)] == ["one", "two"]
+    assert [axes.get_title(loc="left") for axes in (above, below)] == ["one", "two"]
     shares = [text.split("\n") for text in texts(figure)]
     assert shares[:3] == [["0 in fp16", "25.0%"], ["subnormal", "37.5%"], ["normal", "37.5%"]]
     assert shares[3:] == [["0 in fp16", "0.0%"], ["subnormal", "0.0%"], ["normal", "75.0%"]]

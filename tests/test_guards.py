@@ -15,7 +15,7 @@ from torch import nn
 from utils import state
 from utils.checkpoint import load_newest
 from utils.data import TensorData, spiral
-from utils.guards import SIGTERM_EXIT, Guard, Termination
+from utils.guards import SIGTERM_EXIT, Guard, Termination, all_finite
 from utils.loop import Config, train
 from utils.metrics import cross_entropy_sum
 
@@ -70,6 +70,23 @@ class Poison:
         self.call += 1
         bad = self.call in self.calls
         return cross_entropy_sum(outputs, targets) * (self.value if bad else 1.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64])
+def test_one_entry_that_is_not_finite_is_seen(dtype, bad):
+    tensors = [torch.ones(3, 5, dtype=dtype), torch.zeros(0), torch.ones(7, dtype=dtype, requires_grad=True)]
+    assert all_finite(tensors)
+    tensors[0][1, 2] = bad
+    assert not all_finite(tensors)
+
+
+def test_infinities_that_cancel_are_seen_and_finite_numbers_may_overflow_their_sum():
+    assert not all_finite([torch.tensor([math.inf]), torch.tensor([-math.inf])])
+    for huge in (torch.finfo(torch.float32).max, -torch.finfo(torch.float32).max):
+        assert all_finite([torch.full((4,), huge), torch.ones(2)])
+    assert all_finite([torch.full((4,), 6e4, dtype=torch.float16), torch.tensor([True]), torch.tensor([2**62] * 4)])
+    assert all_finite([])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from utils.checks import raises
-from utils.lab import Answer, Ask, check_names, described, expect, expect_close, expect_equal, expect_raises, rebuilt
+from utils.lab import (
+    LONG,
+    Answer,
+    Ask,
+    check_names,
+    described,
+    expect,
+    expect_close,
+    expect_equal,
+    expect_raises,
+    rebuilt,
+)
 
 NAMES: dict = {}
 STUDENT = """
@@ -214,6 +225,16 @@ def test_what_is_raised_instead_is_reported_and_kept():
             text == "fail(n)\n    with n = 7\nexpected: 3\ngot:      KeyError: 'no 7 here'\nnext:     return the number"
         )
         assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_long_question_stands_below_what_to_do_next():
+    for number in (LONG, LONG + 1):
+        code = [*(f"a_{line} = {line}" for line in range(1, number)), "triple_it(4)"]
+        shown = report(expect_equal, ask("\n".join(code)), 12, "add").splitlines()
+        advice = [line.split(":")[0] for line in shown if line not in code]
+        first, last = (code, advice) if number == LONG else (advice, code)
+        assert advice == ["expected", "got", "next"] + ["asked"] * (number > LONG)
+        assert shown[: len(first)] == first if number == LONG else shown[len(first) :] == last
 
 
 def test_a_name_that_is_missing_is_likely_a_cell_that_was_not_run():

@@ -14,6 +14,7 @@ import pictures  # noqa: F401  (no window)
 import pytest
 
 from utils.course import static_labs
+from utils.course.badges import address_of, cell_source, title_source
 from utils.course.labs import Lab, Task, read_lab, solution_lines, starter, without_solution
 from utils.course.notebook import load, text_of
 from utils.course.release import release
@@ -134,7 +135,7 @@ def test_papermill_runs_a_solution_on_a_device_of_its_choice(tmp_path):
     done = papermill.execute_notebook(path, tmp_path / "out.ipynb", {"device": "cpu", "seed": 3}, progress_bar=False)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
-    assert "injected-parameters" in code[1].metadata["tags"]
+    assert "injected-parameters" in code[2].metadata["tags"]
 
 
 # Wrong and right variants
@@ -246,7 +247,8 @@ DOUBLE = '''def double(x: int) -> int:
     return twice
     ### END SOLUTION'''
 SMALL = [
-    ("title", "# Lab 99"),
+    ("title", title_source("# Lab 99", "labs/99_small.ipynb", address_of())),
+    ("colab", cell_source("labs", address_of())),
     ("parameters", 'device = "cpu"\nseed = 0'),
     ("setup-intro", "First."),
     ("setup", "from utils.lab import Ask, expect_equal\n\nask = Ask(globals(), device)"),
@@ -359,6 +361,9 @@ MET = [
         "a question names y",
     ),
     (static_labs.questions_name_what_exists, {"check-double": "expect_equal(ask('double('), 4, '')"}, {}, "not Python"),
+    (static_labs.colab_comes_before_all_code, {"colab": None}, {}, "the second cell is not Colab's"),
+    (static_labs.colab_comes_before_all_code, {"colab": cell_source("notebooks", "")}, {}, "the second cell is not"),
+    (static_labs.colab_comes_before_all_code, {"title": "# Lab\n\n[Open in Colab](https://x.org)"}, {}, "link"),
     (static_labs.parameters_are_there, {"parameters": "device = 1"}, {}, "does not set seed"),
     (static_labs.parameters_are_there, {}, {"parameters": {}}, "tagged parameters"),
     (static_labs.set_up_makes_the_names_of_checks, {"setup": "ask = None"}, {}, "makes expect_equal"),
@@ -379,7 +384,7 @@ def test_a_task_with_a_cell_missing_or_twice_is_no_task(tmp_path):
     with pytest.raises(ValueError, match="task double has no cell check-double"):
         lab_of(tmp_path, book({"check-double": None}))
     twice = book()
-    twice["cells"].append(copy.deepcopy(twice["cells"][7]))
+    twice["cells"].append(copy.deepcopy(twice["cells"][8]))
     with pytest.raises(ValueError, match="two cells check-double"):
         lab_of(tmp_path, twice)
 

@@ -147,6 +147,41 @@ def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_an_interrupted_cell_leaves_the_server_for_the_next_one(tmp_path):
+    """Jupyter interrupts all processes of a notebook at once, and so does a terminal."""
+    code = f"""
+import os, signal, threading, time
+from pathlib import Path
+from test_launch import hangs, told
+from utils.launch import on_ranks
+
+def interrupt():
+    while not Path({str(tmp_path / "0")!r}).exists():
+        time.sleep(0.05)
+    os.killpg(0, signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it runs in the background ignore it
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    on_ranks(1, hangs, {str(tmp_path)!r} + "/", group=False)
+except KeyboardInterrupt:
+    print(on_ranks(1, told, group=False)[0].result[:2])
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.stdout == "['0', '1']\n", run.stderr
+    assert run.stderr == ""
+    assert gone([int((tmp_path / "0").read_text())])
+
+
 def test_torchrun_runs_the_script_and_says_how_it_ended(tmp_path):
     script = tmp_path / launch.SCRIPT
     script.write_text(script_of(told, group=False))

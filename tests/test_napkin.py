@@ -196,6 +196,22 @@ def test_zero_by_handing_out_parameters():
     assert napkin.zero_bytes(10**18 + 1, 10, 3) == 16 * (10**17 + 1), "integers to the unit"
 
 
+def test_each_part_of_a_recipe_is_shared_out_from_its_stage():
+    begins = {"weights": 3, "bf16 copies": 3, "gradients": 2, "momentum": 1, "variance": 1, "master weights": 1}
+    assert set(begins) == {part for recipe in napkin.RECIPES.values() for part in recipe}
+    for recipe, each in napkin.RECIPES.items():
+        assert napkin.state_parts(10, recipe, 1, 0) == {part: 10 * nbytes for part, nbytes in each.items()}
+        for stage in range(4):
+            parts = napkin.state_parts(10, recipe, 3, stage)  # of 10 the fullest of 3 devices holds 4
+            assert parts == {part: (4 if stage >= begins[part] else 10) * nbytes for part, nbytes in each.items()}
+
+
+def test_a_budget_is_what_is_spent_in_its_time():
+    budget = napkin.compute_budget(14 * napkin.DAY, 32, 989.5e12, 0.5)
+    assert budget == 19_150_387_200_000_000_000_000
+    assert napkin.training_seconds(budget, 32, 989.5e12, 0.5) == 14 * napkin.DAY
+
+
 def test_activations_by_the_tensors_that_backward_reads():
     """A list of them, with their shapes (test_models.py asks autograd itself)."""
     B, T, D, H = 3, 5, 8, 2
@@ -252,6 +268,7 @@ REAL = {
     "chinchilla_optimal": {"flops": 1.5, "tokens_per_parameter": 2.5},
     "mfu": {"model_flops": 1.5, "seconds": 2.5, "peak_flops_per_s": 1.5},
     "training_seconds": {"flops": 1.5, "peak_flops_per_s": 1.5, "processors": 1, "mfu": 0.5},
+    "compute_budget": {"seconds": 1.5, "peak_flops_per_s": 1.5, "processors": 1, "mfu": 0.5},
     "cost_dollars": {"seconds": 1.5, "dollars_per_hour": 1.5, "processors": 1},
 }
 
@@ -299,6 +316,8 @@ def test_shapes_and_sizes_out_of_reach_are_refused_at_once():
     refused(napkin.training_state_bytes, "parameters=0", 0, "sgd")
     refused(napkin.largest_model, "memory_bytes=-1", -1, "sgd")
     refused(napkin.zero_bytes, "unknown stage 4: one of 0, 1, 2, 3", 10, 2, 4)
+    refused(napkin.state_parts, "unknown recipe 'adam': one of sgd", 10, "adam", 2, 0)
+    refused(napkin.state_parts, "unknown stage -1: one of 0, 1, 2, 3", 10, "sgd", 2, -1)
     refused(napkin.activation_bytes, "unknown attention 'fused': one of plain, flash", 1, 2, 3, 4, "fused")
     refused(napkin.korthikanti_bytes_per_layer, "unknown recompute 'all'", 1, 2, 8, 4, recompute="all")
     refused(napkin.korthikanti_bytes_per_layer, "hidden=9, heads=4", 1, 2, 9, 4)
@@ -311,9 +330,25 @@ def test_shapes_and_sizes_out_of_reach_are_refused_at_once():
         for name in ("layers", "width", "heads", "kv_heads", "ffn", "vocabulary", "context"):
             for bad in (0, -8, 1.5):
                 refused(function, f"{name}={bad}", replace(SHAPE, **{name: bad}))
-        refused(function, "width=9 does not split into heads=4", replace(SHAPE, width=9))
-        refused(function, "heads=4 do not share kv_heads=3", replace(SHAPE, kv_heads=3))
+        refused(
+            function,
+            "width=9 does not split into heads=4: choose width 8 or 12, or heads 3 or 9",
+            replace(SHAPE, width=9),
+        )
+        refused(function, "heads=4 do not share kv_heads=3 evenly: choose kv_heads 2 or 4", replace(SHAPE, kv_heads=3))
     for sizes in ((0, 1), (5, 0), (5, 1.5)):
         refused(lambda *sizes: napkin.forward_flops(SHAPE, *sizes), "=(0|1.5) is", *sizes)
     for sizes in ((0, 1, 2), (5, -1, 2), (5, 1, 0)):
         refused(lambda *sizes: napkin.kv_cache_bytes(SHAPE, *sizes), "=(0|-1) is", *sizes)
+
+
+def test_the_divisors_around_a_number():
+    assert napkin.divisors_around(12, 5) == [4, 6] and napkin.divisors_around(12, 6) == [6]
+    assert napkin.divisors_around(7, 1) == [1] and napkin.divisors_around(7, 2) == [1, 7]
+    assert napkin.divisors_around(12, 100) == [12]
+    large = 10_000 * 10_001
+    assert napkin.divisors_around(large, 10_000) == [10_000]
+    assert napkin.divisors_around(large, 10_001) == [10_000, large]  # beyond what is looked for
+    for number in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="number"):
+            napkin.divisors_around(12, number)

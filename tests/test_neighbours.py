@@ -32,10 +32,10 @@ def test_ranks_are_threads_of_their_own_and_a_message_is_a_copy():
         with torch.no_grad():
             own += 1
         came = link.receive(like=own)
-        return threading.get_ident(), came.tolist(), came.requires_grad
+        return threading.current_thread(), came.tolist(), came.requires_grad
 
     threads, *facts = zip(*on_threads(3, run), strict=True)
-    assert len({threading.get_ident(), *threads}) == 4 and facts == [([0, 0],) * 3, (False,) * 3]
+    assert len({threading.current_thread(), *threads}) == 4 and facts == [([0, 0],) * 3, (False,) * 3]
 
 
 def test_a_message_that_never_comes_is_an_error_at_once():

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from utils import calculators
 from utils.course import static
-from utils.course.notebook import read
+from utils.course.mutants import is_calculator
+from utils.course.notebook import is_lecture, read
 
 ROOT = Path(__file__).parents[1]
-LECTURES = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LECTURES = [path for path in NOTEBOOKS if is_lecture(path)]
 WORKPLACE = re.compile(r"(?<![\w.])/" + "work" + "/")
 TEXT = {
     ".cfg",
@@ -45,7 +48,10 @@ def kept_files() -> list[Path]:
 def params():
     if not LECTURES:
         return [pytest.param(None, None, marks=pytest.mark.skip(reason="no lectures in notebooks/"))]
-    return [pytest.param(path, rule, id=f"{path.stem}-{rule.__name__}") for path in LECTURES for rule in static.RULES]
+    rules = [
+        (path, rule) for path in NOTEBOOKS for rule in (static.RULES if path in LECTURES else static.NOTEBOOK_RULES)
+    ]
+    return [pytest.param(path, rule, id=f"{path.stem}-{rule.__name__}") for path, rule in rules]
 
 
 @pytest.mark.parametrize(("path", "rule"), params())
@@ -55,9 +61,17 @@ def test_lecture(path, rule):
 
 def test_no_lecture_escapes_the_checks():
     kept = {path for path in kept_files() if path.parent == ROOT / "notebooks" and path.suffix == ".ipynb"}
-    assert kept <= set(LECTURES)
+    assert kept <= set(NOTEBOOKS)
+    assert [path.stem for path in NOTEBOOKS if path not in LECTURES] == ["calculators"]
     numbers = [read(path).number for path in LECTURES]
     assert len(numbers) == len(set(numbers)), "two lectures of one number"
+
+
+def test_each_calculator_stands_in_one_lecture_and_all_in_their_notebook():
+    shown = {path.stem: [cell.id for cell in read(path).code if is_calculator(cell)] for path in NOTEBOOKS}
+    together = shown.pop("calculators")
+    assert together == [f"calculator-{name}" for name in calculators.CALCULATORS]
+    assert sorted(cell for cells in shown.values() for cell in cells) == sorted(together)
 
 
 def test_no_file_names_the_place_it_was_written_in():

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from utils.course.notebook import read
+from utils.course.certify import notebooks
+from utils.course.notebook import is_lecture, read
+from utils.course.receipts import receipts
+from utils.course.verified import readme_block, with_block
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -48,22 +52,28 @@ def test_each_make_target_exists(target):
 
 
 @pytest.mark.slow
-def test_make_lab_opens_a_server_that_answers():
-    options = "--allow-root --no-browser --port=8941 --ServerApp.token=here"
-    server = subprocess.Popen(["make", "lab", f"LAB={options}"], cwd=ROOT, stderr=subprocess.DEVNULL)
+def test_make_lab_opens_the_readme_as_a_page():
+    """The server sends to it from its root, and its default for Markdown is the preview."""
+    options = "--allow-root --no-browser --port=8941 --ServerApp.port_retries=0 --ServerApp.token=here"
+    line = ["make", "lab", f"LAB={options}"]
+    server = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    home, plugin = "http://127.0.0.1:8941", "@jupyterlab/docmanager-extension:plugin"
     try:
         deadline = time.monotonic() + 600
         while True:
             assert server.poll() is None and time.monotonic() < deadline
             try:
-                with urllib.request.urlopen("http://127.0.0.1:8941/lab?token=here", timeout=10) as answer:
+                with urllib.request.urlopen(f"{home}/?token=here", timeout=10) as answer:
                     assert b"JupyterLab" in answer.read()
+                    assert answer.geturl().startswith(f"{home}/lab/tree/README.md")
+                with urllib.request.urlopen(f"{home}/lab/api/settings/{plugin}?token=here", timeout=10) as answer:
+                    defaults = json.load(answer)["schema"]["properties"]["defaultViewers"]["default"]
+                assert defaults == {"markdown": "Markdown Preview"}
                 break
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.2)
     finally:
-        subprocess.run(["pkill", "-P", str(server.pid)], check=False)
-        server.terminate()
+        os.killpg(server.pid, signal.SIGTERM)  # make, and the server that it started
         server.wait(30)
 
 
@@ -81,9 +91,16 @@ def rows() -> dict[str, int]:
 
 def test_the_table_counts_the_claims_of_every_lecture():
     lectures = {
-        f"notebooks/{path.name}": len(read(path).claims) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+        f"notebooks/{path.name}": len(read(path).claims)
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+        if is_lecture(path)
     }
     assert rows() == lectures and lectures
+
+
+def test_receipts_are_shown_as_they_are_today():
+    shown = with_block(README, readme_block(receipts(), *notebooks()))
+    assert shown == README, "call python -m utils.course receipt --readme"
 
 
 def test_links_lead_to_files():

@@ -292,7 +292,8 @@ def test_a_loss_that_does_not_lead_back_to_the_weights(tmp_path, model, loss):
         train(model, TensorData(X, Y), None, Config(steps=2), loss=loss, run=tmp_path)
     assert all(map(torch.equal, model.state_dict().values(), before)) and not (tmp_path / "checkpoints").exists()
     with pytest.raises(ValueError, match="counting the FLOPs: the loss does not depend on a parameter that trains"):
-        train(model, TensorData(X, Y), None, Config(steps=2, peak_flops=1e12), loss=loss)
+        train(model, TensorData(X, Y), None, Config(steps=2, peak_flops=1e12), loss=loss, run=tmp_path / "another")
+    assert not (tmp_path / "another").exists()
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_metadata_of_another_shape(finished, text):
 
 def test_a_checkpoint_of_another_config_whose_metadata_is_lost(finished):
     (finished / "run.json").unlink()
-    with pytest.raises(ValueError, match=r"the checkpoint is of another config \(lr: 0.001 → 0.5\)"):
+    with pytest.raises(ValueError, match=r"run.checkpoints is of another config \(lr: 0.001 → 0.5\)"):
         train(net(), TensorData(X, Y), None, Config(steps=4, save_every=2, lr=0.5), run=finished)
 
 

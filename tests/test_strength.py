@@ -127,10 +127,12 @@ def test_asserts_come_through_every_mutant_unchanged(tmp_path):
 def test_what_no_assert_can_see_is_no_subject(tmp_path):
     found = changes(
         tmp_path,
+        [code("colab", "course = 1")],
         [code("shown", "seconds = 3 * f()\nprint(seconds)")],
         [code("shared", "def used():\n    return 1\n\n\ndef unused():\n    return 2\n\n\nscale = 3")],
-        claim(1, "x = used()\nassert x == 1"),
+        claim(1, "x = used()\nassert x == course"),
         [code("picture-1-1", "y = 4\nfigures.draw(y)")],
+        [code("calculator-tax", "z = 7\nshow(z)")],
         claim(2, "x = 5\nif device.type == 'cuda':\n    assert x\nelse:\n    not_verified('no GPU')", "gpu"),
         claim(3, "x = 6\nassert x == f(x)"),
         leave_out={"proof-1-3"},
@@ -386,7 +388,8 @@ def test_the_result_is_kept_and_goes_stale_with_the_code_alone(tmp_path, capsys)
     (store / "equivalent.toml").write_text(filled)
     assert strength.strength([path], **options) == 0
     assert json.loads((store / "01_trial.json").read_text())["held equivalent"] == 7
-    prose = trial(tmp_path, [markdown("why", "Why?")], claim(1, VACUOUS), [code("picture-1-1", "print(4)")])
+    more = [code("colab", "course = 1"), markdown("why", "Why?"), code("calculator-tax", "show(5)")]
+    prose = trial(tmp_path, more, claim(1, VACUOUS), [code("picture-1-1", "print(4)")])
     assert not stored(read(prose), store).endswith("stale")
     assert stored(read(trial(tmp_path, claim(1, STRONG))), store).endswith("stale")
 

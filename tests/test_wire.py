@@ -82,6 +82,20 @@ class Equal:
     __hash__ = None
 
 
+class Another(torch.Tensor):
+    """What is asked of it in order to send it is answered by something else."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.resolve_conj, torch.Tensor.resolve_neg, torch.Tensor.cpu):
+            return torch.ones(2)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_of_a_subclass_what_it_holds_crosses_and_not_what_it_says():
+    assert across(torch.zeros(2).as_subclass(Another)).tolist() == [0, 0]
+
+
 class Silent:
     def __repr__(self):
         raise SystemError("no")
@@ -119,6 +133,10 @@ def test_endless_and_huge_values_end():
     assert "more than 20 deep" in str(across(ring))
     with pytest.raises(ValueError, match="100,000 values"):
         dump([0] * 100_001)
+    with pytest.raises(ValueError, match="bytes of text"):
+        dump("x" * (17 << 20))
+    with pytest.raises(ValueError, match="bytes of JSON"):
+        load(message(b'"' + b"x" * (17 << 20) + b'"'))
 
 
 def message(head, blobs: bytes = b"") -> bytes:

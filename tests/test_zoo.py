@@ -49,15 +49,19 @@ def planted(bug: int | None, name: str, detector: Callable, *changes: str, gpu: 
     return Planted(bug, name, detector, tuple(zip(*[iter(changes)] * 3, strict=True)), gpu)
 
 
-CLIP = "    state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping\n"
+CLIP = (
+    "    state.norm = clip_gradients(state.parameters, state.config.clip, state.guard.on_host)  # the norm before it\n"
+)
+# torch's own takes no gradients for gradients of norm 0
+TORCHS_CLIP = CLIP.replace("clip_gradients", "nn.utils.clip_grad_norm_").replace(", state.guard.on_host", "")
 UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
 STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
-ZERO = "            state.optimizer.zero_grad()\n            losses"
-BACKWARD = "                part.backward(state.scaler.scale(targets.clamp(min=1).to(part.dtype).reciprocal()))\n"
+ZERO = "            clear_gradients(state.parameters)\n            losses"
+BACKWARD = "                part.backward(state.scaler.scale(state.share(targets, part.dtype)))\n"
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
-SHARE = "targets.clamp(min=1).to(part.dtype).reciprocal()"
-WITH = "with evaluating(model), own_random_streams(), torch.no_grad(), telling(stream):"
+SHARE = "state.share(targets, part.dtype)"
+WITH = "with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):"
 # On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
 GPU = (("guards.py", 'device.type == "cpu"', "False"),)
 AT_ONCE = (("state.py", "SETTLE_EVERY = 50", "SETTLE_EVERY = 1"),)
@@ -69,27 +73,27 @@ PLANTED = (
         2,
         "zero_grad between backward and step",
         loop_checks.steps_have_gradients,
-        *("loop.py", UNSCALE, "    state.optimizer.zero_grad()\n" + UNSCALE),
+        *("loop.py", UNSCALE, "    state.optimizer.zero_grad(set_to_none=False)\n" + UNSCALE),
     ),
     planted(
         3,
         "clip before backward",
         loop_checks.clip_binds,
-        *("loop.py", ZERO, ZERO.replace("losses", CLIP.strip() + "\n            losses")),
+        *("loop.py", ZERO, ZERO.replace("losses", TORCHS_CLIP.strip() + "\n            losses")),
         *("loop.py", UNSCALE + CLIP, UNSCALE),
     ),
     planted(
         4,
         "clip after step",
         loop_checks.clip_binds,
-        *("loop.py", CLIP, CLIP.replace("state.config.clip or ", "")),
+        *("loop.py", CLIP, CLIP.replace("state.config.clip", "0")),
         *("loop.py", STEP, STEP + CLIP),
     ),
     planted(
         5,
         "clip on an exhausted generator",
         loop_checks.clip_binds,
-        *("state.py", "[p for p in model.parameters() if p.requires_grad]", "(p for p in model.parameters())"),
+        *("loop.py", CLIP, TORCHS_CLIP.replace("state.parameters", "iter(())")),
     ),
     planted(
         6, "clip before unscale", loop_checks.clip_sees_unscaled_gradients, "loop.py", UNSCALE + CLIP, CLIP + UNSCALE
@@ -137,13 +141,13 @@ PLANTED = (
         11,
         "eval() forgotten in validation",
         loop_checks.validates_in_eval_mode,
-        *("loop.py", WITH, "with own_random_streams(), torch.no_grad(), telling(stream):"),
+        *("loop.py", WITH, "with own_random_streams(), torch.no_grad(), closing(stream):"),
     ),
     planted(
         12,
         "no_grad forgotten in validation",
         loop_checks.validation_keeps_no_graph,
-        *("loop.py", WITH, "with evaluating(model), own_random_streams(), telling(stream):"),
+        *("loop.py", WITH, "with evaluating(model), own_random_streams(), closing(stream):"),
     ),
     planted(
         15,
@@ -272,14 +276,17 @@ PLANTED = (
         41,
         "a frozen weight moves",
         loop_checks.frozen_weights_stay,
-        *("loop.py", ZERO, ZERO.replace("zero_grad()", "zero_grad(set_to_none=False)")),
+        *(
+            "loop.py",
+            ZERO,
+            ZERO.replace("clear_gradients(state.parameters)", "state.optimizer.zero_grad(set_to_none=False)"),
+        ),
     ),
     planted(
         42,
         "epoch mean of batch means",
         loop_checks.reported_losses_count_targets,
-        *("metrics.py", "            self._total += total\n", "            self._total += total / count\n"),
-        *("metrics.py", "        self._count += count\n", "        self._count += 1\n"),
+        *("metrics.py", "_held.append((totals, count))", "_held.append(([t / count for t in totals], count / count))"),
     ),
     planted(
         44,
@@ -297,7 +304,7 @@ PLANTED = (
         47,
         "a graph used again after a fused step",
         loop_checks.gradients_are_fresh,
-        *("loop.py", BACKWARD, BACKWARD.replace("reciprocal())", "reciprocal()), retain_graph=True")),
+        *("loop.py", BACKWARD, BACKWARD.replace("dtype)))", "dtype)), retain_graph=True)")),
         *("loop.py", STEP, STEP + "    part.backward()\n" + STEP),
     ),
     planted(
@@ -329,7 +336,7 @@ PLANTED = (
         None,
         "a single target counts half",
         loop_checks.gradients_are_fresh,
-        *("loop.py", "targets.clamp(min=1)", "targets.clamp(min=2)"),
+        *("state.py", "targets.clamp(min=1)", "targets.clamp(min=2)"),
     ),
     planted(
         None,
@@ -614,7 +621,7 @@ PLANTED = (
         None,
         "validation seeds the model's streams",
         loop_checks.watching_changes_nothing,
-        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad(), telling(stream):"),
+        *("loop.py", WITH, "torch.manual_seed(0)\n    with evaluating(model), torch.no_grad(), closing(stream):"),
     ),
     planted(
         None,

@@ -6,11 +6,8 @@ it is the same for any number of workers.
 """
 
 import hashlib
-import multiprocessing.connection
 import random
-import signal
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
@@ -20,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from utils.device import rng_state, set_rng_state
+from utils.workers import FAILED, begin_worker, context_of_workers, from_workers
 
 CPU = torch.device("cpu")
 
@@ -143,20 +141,18 @@ class Order:
         return self.lend and self.world > 1 and self.rank >= len(self.batch(step))
 
 
-LAST_BREATH = 5.0  # seconds that a worker whose connection broke gets to end
-_FAILED = "could not fetch example"
-
-
 class _Fetch(Dataset):
     """Answers (epoch, indices) with a batch, whoever asks: this process or a worker."""
 
     def __init__(self, dataset: Dataset, seed: int, workers: int = 0):
         self.dataset, self.seed = dataset, seed
-        self.at_work = RawArray("q", workers)  # the example that each worker fetches; shared with this process
+        self.at_work = RawArray("q", [-1] * workers)  # the example that each worker fetches; shared with this process
 
     def __getitems__(self, key: tuple[int, torch.Tensor | list[int]]):
         epoch, indices = key
         if getattr(self.dataset, "pure", False):
+            for first in indices[:1]:
+                self._begin(int(first))  # and the rest with it
             return self.dataset.__getitems__(indices)
         kept = rng_state()  # what an example draws must not move the streams of the model
         try:
@@ -170,12 +166,15 @@ class _Fetch(Dataset):
         except Exception as error:
             named = ", ".join(str(int(index)) for index in indices)
             raise RuntimeError(
-                f"{_FAILED}s {named} as one batch: {type(error).__name__}: {error}. All must be of one shape and type"
+                f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}. All must be of one shape and type"
             ) from error
 
-    def _example(self, epoch: int, index: int):
+    def _begin(self, index: int) -> None:
         if worker := get_worker_info():
             self.at_work[worker.id] = index
+
+    def _example(self, epoch: int, index: int):
+        self._begin(index)
         seed = derive_seed(self.seed, "example", epoch, index)
         torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
@@ -183,7 +182,7 @@ class _Fetch(Dataset):
         try:
             return self.dataset[index]
         except Exception as error:
-            raise RuntimeError(f"{_FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
+            raise RuntimeError(f"{FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -239,77 +238,16 @@ def batches(
             collate_fn=_as_is,
             timeout=timeout,
             pin_memory=pin,
-            worker_init_fn=_leave_signals_to_the_loop,
+            worker_init_fn=begin_worker,
+            multiprocessing_context=context_of_workers(),
             generator=torch.Generator(),  # else starting the loader draws from the global stream
         )
-        fetched, arrived = iter(loader), 0
-        try:
-            for batch in fetched:
-                arrived += 1
-                yield batch
-        except (RuntimeError, OSError, EOFError) as error:  # OSError: a batch was on its way when its worker ended
-            raise _explained(error, fetch, fetched, arrived) from error
-        finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
-            try:
-                fetched._shutdown_workers()
-            finally:  # a second Ctrl-C may have cut that short
-                for process in fetched._workers:
-                    process.kill()  # one that hangs has not ended
+        yield from from_workers(loader, fetch.at_work)
         first = last
-
-
-@contextmanager
-def telling(stream: Generator):
-    """Hand out `stream`, which batches() made, and close it in the end.
-
-    When a worker process ends, torch raises an error from a signal handler: wherever this process happens to be. It is
-    handed back to the stream, which knows what the worker was fetching.
-    """
-    try:
-        yield stream
-    except RuntimeError as error:
-        if "DataLoader worker" in str(error):
-            stream.throw(error)
-        raise
-    finally:
-        stream.close()
-
-
-def _explained(error: Exception, fetch: _Fetch, fetched: Iterator, arrived: int) -> Exception:
-    """The error of a DataLoader with the example it is about; arrived: how many batches have."""
-    text, processes = str(error), fetched._workers
-    if _FAILED in text:  # last in the worker's traceback
-        return RuntimeError(_FAILED + text.rpartition(_FAILED)[2].rstrip())
-    if not isinstance(error, RuntimeError):
-        with suppress(RuntimeError):  # torch's own word that it ended, from a signal handler
-            multiprocessing.connection.wait([process.sentinel for process in processes], LAST_BREATH)
-    for process, example in zip(processes, fetch.at_work, strict=True):
-        if process.exitcode:
-            return RuntimeError(
-                f"the worker that fetched example {example} ended ({_end(process.exitcode)}). Fetch that example by hand, "
-                "or train with workers=0, to see why; it may also have run out of memory"
-            )
-    if "timed out" in text:
-        example = fetch.at_work[arrived % len(processes)]  # they take turns
-        return RuntimeError(
-            f"a worker has not come back with its batch ({text}): it is at example {example}. Fetch that example by hand to "
-            "see what it waits for, or raise worker_timeout"
-        )
-    return error
-
-
-def _end(exitcode: int) -> str:
-    return f"exit code {exitcode}" if exitcode > 0 else signal.Signals(-exitcode).name
 
 
 def _as_is(batch):
     return batch
-
-
-def _leave_signals_to_the_loop(worker: int) -> None:
-    """SIGTERM and Ctrl-C reach the workers too; they go on while the loop finishes its step, and end with it."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def require_dataset(data: object, name: str) -> None:

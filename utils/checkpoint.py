@@ -149,9 +149,13 @@ def prune(newest: Path, keep: int) -> None:
     """Delete all of its kind but `newest` and the `keep` - 1 before it.
 
     A file of the same or a later step is one that a resumed run could not use: damaged, and named when it was skipped.
+    Where `newest` is not, nothing is deleted: the folder was replaced since it was written, and holds another's files.
     """
     kind, step = _NAME.fullmatch(newest.name).group("kind", "step")
-    others = [path for path in find(newest.parent, kind) if path != newest]
+    found = find(newest.parent, kind)
+    if newest not in found:
+        return
+    others = [path for path in found if path != newest]
     earlier = [path for path in others if int(_NAME.fullmatch(path.name)["step"]) < int(step)]
     kept = earlier[max(0, len(earlier) - (keep - 1)) :]
     for path in set(others) - set(kept):

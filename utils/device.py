@@ -3,6 +3,7 @@
 import os
 import platform
 import random
+import re
 import subprocess
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -126,7 +127,11 @@ def fingerprint(device: torch.device) -> dict:
 
 
 def git_commit(folder: Path) -> dict:
-    """{"commit": hash or None, "dirty": whether files differ from it or None}, of the repository around `folder`."""
+    """{"commit": hash or None, "dirty": whether files differ from it or None}, of the repository around `folder`.
+
+    Where there is none, as in a Docker image, of what COURSE_COMMIT says: a hash, or a hash and "-dirty". Raises ValueError
+    if that is something else.
+    """
 
     def git(*words: str) -> str | None:
         try:
@@ -136,6 +141,10 @@ def git_commit(folder: Path) -> dict:
         return done.stdout.strip() if done.returncode == 0 else None
 
     commit = git("rev-parse", "HEAD")  # fails outside a repository, and in one without commits
+    if commit is None and (passed := os.environ.get("COURSE_COMMIT")):
+        if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?", passed):
+            raise ValueError(f"COURSE_COMMIT={passed!r} is no commit: 40 hexadecimal digits, or unset it")
+        return {"commit": passed[:40], "dirty": passed.endswith("-dirty")}
     changes = git("status", "--porcelain") if commit else None
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 

@@ -213,6 +213,38 @@ def memory_size(device_name: str) -> int:
 
 
 @dataclass(frozen=True)
+class NumberFormat:
+    """A binary floating-point format: a sign bit, `exponent` bits with a bias of half their range, `mantissa` bits.
+
+    dtype: torch's name of what stores it. infinities: an exponent of all ones means infinity or NaN; without them it means
+    numbers too, and only the last code is NaN.
+    """
+
+    name: str
+    dtype: str
+    exponent: int
+    mantissa: int
+    infinities: bool
+    source: str
+
+
+_IEEE = "IEEE 754-2019, table 3.5"
+_OCP = "Micikevicius et al. 2022, arXiv:2209.05433, table 1"
+FORMATS = {
+    form.name: form
+    for form in (
+        NumberFormat("fp64", "float64", 11, 52, True, _IEEE),
+        NumberFormat("fp32", "float32", 8, 23, True, _IEEE),
+        NumberFormat("tf32", "float32", 8, 10, True, "NVIDIA A100 whitepaper (2020): the upper 19 bits of a float32"),
+        NumberFormat("fp16", "float16", 5, 10, True, _IEEE),
+        NumberFormat("bf16", "bfloat16", 8, 7, True, "Kalamkar et al. 2019, arXiv:1905.12322, section 3"),
+        NumberFormat("fp8 e4m3", "float8_e4m3fn", 4, 3, False, _OCP),
+        NumberFormat("fp8 e5m2", "float8_e5m2", 5, 2, True, _OCP),
+    )
+}
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """The sizes of a decoder-only Transformer, from which its parameters, FLOPs and bytes follow.
 

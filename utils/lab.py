@@ -22,6 +22,7 @@ from utils import wire
 from utils.wire import Other
 
 LONGEST_SHOWN = 300  # characters of a value in a message
+LONG = 12  # lines of a question: one with more stands below what was expected, not above
 
 
 @dataclass(frozen=True)
@@ -257,12 +258,14 @@ def _same_bits(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
 def _report(answer: Answer, expected: str, difference: str = "", next_step: str = "") -> str:
     raised = answer.raised
     got = _show(answer.returned) if raised is None else f"{type(raised).__name__}: {raised}"
-    lines = [_question(answer), f"expected: {expected}", f"got:      {got}"]
+    lines = [f"expected: {expected}", f"got:      {got}"]
     lines += [f"differs:  {difference}"] * bool(difference)
     if isinstance(raised, NameError):
         next_step = f"run the cell that defines it, then this check again; {next_step}"
     lines += [f"next:     {next_step}"] * bool(next_step)
-    return "\n".join(lines)
+    question = _question(answer)
+    # What to do next must not stand below a page of code.
+    return "\n".join([*lines, "asked:", question] if question.count("\n") >= LONG else [question, *lines])
 
 
 def _question(answer: Answer) -> str:

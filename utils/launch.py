@@ -192,9 +192,14 @@ def torchrun(
 
 @lru_cache(maxsize=1)
 def _server() -> str:
-    """The path of the server's socket; the first call starts it. It notices when this process has ended."""
+    """The path of the server's socket; the first call starts it. It notices when this process has ended.
+
+    A session of its own: an interrupt of a cell is meant for this process, and the server is there for the next cell.
+    """
     path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
-    process = subprocess.Popen([sys.executable, "-m", "utils.launch", path], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "utils.launch", path], stdin=subprocess.PIPE, start_new_session=True
+    )
     atexit.register(_end, process)
     deadline = time.monotonic() + START_SECONDS
     while not Path(path).exists():

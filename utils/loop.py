@@ -10,19 +10,17 @@
 6. It says no early, with the value and the next move, before anything is overwritten.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import Dataset
 
-from utils.batches import CPU, Order, batches, device_of, require_dataset, telling
+from utils.batches import CPU, Order, batches, device_of, require_dataset
 from utils.config import Config
 from utils.device import autocast, deterministic_algorithms, own_random_streams
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, explain, is_out_of_memory
@@ -33,6 +31,7 @@ from utils.run import RunFolder
 from utils.spread import summed_with_last, whole
 from utils.state import State, shortened
 from utils.suspects import first_not_finite
+from utils.updates import clear_gradients, clip_gradients
 from utils.watch import Watch
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) → the loss summed over the targets, 0-dim
@@ -50,14 +49,14 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     targets = state.ranks.sum(own_targets)  # of the whole batch
     while True:  # once, unless memory runs out
         try:
-            state.optimizer.zero_grad()
+            clear_gradients(state.parameters)
             losses = []
             parts = micro_batches(x, y, state.parts, state.device)
             for x_part, y_part in summed_with_last(state.forward, parts, min(state.parts, len(x))):
                 with state.autocast:
                     outputs = state.forward(x_part)
                     part = loss(outputs, y_part)
-                part.backward(state.scaler.scale(targets.clamp(min=1).to(part.dtype).reciprocal()))
+                part.backward(state.scaler.scale(state.share(targets, part.dtype)))
                 losses.append(part.detach())
             break
         except RuntimeError as error:
@@ -70,8 +69,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
         outputs = part = None
         state.halve_micro_batches(before)
     state.scaler.unscale_(state.optimizer)
-    state.norm = clip_grad_norm_(state.parameters, state.config.clip or math.inf)  # the norm before clipping
-    state.norm = whole(state.norm)  # fsdp hands it out in parts
+    state.norm = clip_gradients(state.parameters, state.config.clip, state.guard.on_host)  # the norm before it
     state.guard.block_unless_finite(state.norm)
     state.optimizer.step()
     state.scaler.update()
@@ -83,14 +81,13 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.step += 1
 
 
-def micro_batches(x: Tensor, y: Tensor, parts: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+def micro_batches(x: Tensor, y: Tensor, parts: int, device: torch.device) -> Iterable[tuple[Tensor, Tensor]]:
     """(x, y) in at most `parts` pieces whose sizes differ by at most one; each of x moves when its turn comes."""
     if parts == 1:
-        yield x.to(device, non_blocking=True), y
-        return
+        return [(x.to(device, non_blocking=True), y)]
     parts = min(parts, len(x))
-    for x_part, y_part in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
-        yield x_part.to(device, non_blocking=True), y_part
+    pieces = zip(x.tensor_split(parts), y.tensor_split(parts), strict=True)
+    return ((x_part.to(device, non_blocking=True), y_part) for x_part, y_part in pieces)
 
 
 def train(
@@ -144,14 +141,15 @@ def train(
         state.rehearse(train_data)
         if val_data is not None:
             check_fit(state, val_data, loss, "val_data")
+        watch = Watch(state, order, log)
+        watch.count_flops(train_data, loss)
         if folder:
             saved = folder.newest()
             if saved:
                 state.load_state_dict(saved)
             folder.begin(state.step, device)
             log.resume(state.step)
-        with Watch(state, order, log) as watch, telling(_stream(train_data, order, state)) as stream:
-            watch.count_flops(train_data, loss)
+        with watch, closing(_stream(train_data, order, state)) as stream:
             for x, y in stream:
                 _step_or_explain(state, x, y, loss, order)
 
@@ -213,7 +211,7 @@ def evaluate(
     nats, right, classes = Mean(device), Mean(device), True
     pin = device.type == "cuda"
     stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, timeout=worker_timeout, pin=pin)
-    with evaluating(model), own_random_streams(), torch.no_grad(), telling(stream):
+    with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):
         for step, (x, y) in enumerate(stream):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
             try:

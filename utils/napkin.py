@@ -12,6 +12,7 @@ from utils.facts import ModelShape
 GB = 10**9  # bytes
 GIB = 2**30  # bytes
 DAY = 86_400  # seconds
+FEW = 10_000  # heads, more than any model has
 
 # Bytes of one value, by the name of torch's dtype.
 DTYPE_BYTES = {
@@ -45,6 +46,9 @@ RECIPES = {
     "autocast": {"weights": 4, "gradients": 4, "momentum": 4, "variance": 4, "bf16 copies": 2},
     "pure bf16": {"weights": 2, "gradients": 2, "momentum": 2, "variance": 2},
 }
+
+# The stage of ZeRO from which each part is shared out; all other parts are the optimizer's, shared from stage 1.
+SHARED_FROM = {"weights": 3, "bf16 copies": 3, "gradients": 2}
 
 
 def _whole(**sizes: int | float) -> None:
@@ -134,9 +138,31 @@ def _check_shape(shape: ModelShape) -> None:
     sizes = ("layers", "width", "heads", "kv_heads", "ffn", "vocabulary", "context")
     _whole(**{name: getattr(shape, name) for name in sizes})
     if shape.width % shape.heads:
-        raise ValueError(f"width={shape.width} does not split into heads={shape.heads}: choose a multiple")
+        below = shape.width // shape.heads * shape.heads
+        widths = _either(*(width for width in (below, below + shape.heads) if width))
+        heads = _either(*divisors_around(shape.width, shape.heads))
+        problem = f"width={shape.width} does not split into heads={shape.heads}"
+        raise ValueError(f"{problem}: choose width {widths}, or heads {heads}")
     if shape.heads % shape.kv_heads:
-        raise ValueError(f"heads={shape.heads} do not share kv_heads={shape.kv_heads} evenly: choose a divisor")
+        shared = _either(*divisors_around(shape.heads, shape.kv_heads))
+        problem = f"heads={shape.heads} do not share kv_heads={shape.kv_heads} evenly"
+        raise ValueError(f"{problem}: choose kv_heads {shared}")
+
+
+def divisors_around(whole: int, number: int) -> list[int]:
+    """The largest divisor of `whole` that is not above `number`, and the smallest that is not below it if that is another.
+
+    Looked for up to FEW, and `whole` itself is one too. Both are whole numbers above zero.
+    """
+    _whole(whole=whole, number=number)
+    divisors = [each for each in range(1, min(whole, FEW) + 1) if whole % each == 0] + [whole]
+    below = max(each for each in divisors if each <= number)
+    above = min((each for each in divisors if each >= number), default=below)
+    return sorted({below, above})
+
+
+def _either(*sizes: int) -> str:
+    return " or ".join(map(str, sizes))
 
 
 def _matrices_of_a_layer(shape: ModelShape) -> dict[str, list[tuple[int, int]]]:
@@ -249,6 +275,14 @@ def training_seconds(flops: float, processors: int, peak_flops_per_s: float, mfu
     return flops / (processors * peak_flops_per_s * mfu)
 
 
+def compute_budget(seconds: float, processors: int, peak_flops_per_s: float, mfu: float) -> float:
+    """The FLOPs that `processors` of that peak each do in that time at a utilisation of mfu, between 0 and 1."""
+    _positive(seconds=seconds, peak_flops_per_s=peak_flops_per_s)
+    _whole(processors=processors)
+    _share("mfu", mfu)
+    return processors * peak_flops_per_s * mfu * seconds
+
+
 def cost_dollars(seconds: float, processors: int, dollars_per_hour: float) -> float:
     """What `processors` cost for that long, each at that price."""
     _positive(seconds=seconds, dollars_per_hour=dollars_per_hour)
@@ -283,17 +317,26 @@ def largest_model(memory_bytes: int, recipe: str) -> int:
     return memory_bytes // optimizer_bytes_per_parameter(recipe)
 
 
-def zero_bytes(parameters: int, ranks: int, stage: int) -> int:
-    """Bytes of weights (2), gradients (2) and optimizer state (12 per parameter) on each of `ranks` devices.
+def state_parts(parameters: int, recipe: str, ranks: int, stage: int) -> dict[str, int]:
+    """Bytes on each of `ranks` devices, by the parts of a recipe of RECIPES; no activations.
 
     Stage 0 shards nothing, 1 the optimizer state, 2 also the gradients, 3 also the weights; an uneven shard is
     that of the fullest device. Source: Rajbhandari et al. 2020, arXiv:1910.02054, figure 1.
     """
     _whole(parameters=parameters, ranks=ranks)
+    _one_of("recipe", recipe, RECIPES)
     _one_of("stage", stage, (0, 1, 2, 3))
     shard = -(-parameters // ranks)  # rounded up
-    held = [shard if stage >= sharded_from else parameters for sharded_from in (3, 2, 1)]
-    return sum(each * count for each, count in zip((2, 2, 12), held, strict=True))
+    held = {part: shard if stage >= SHARED_FROM.get(part, 1) else parameters for part in RECIPES[recipe]}
+    return {part: each * held[part] for part, each in RECIPES[recipe].items()}
+
+
+def zero_bytes(parameters: int, ranks: int, stage: int) -> int:
+    """Bytes of weights (2), gradients (2) and optimizer state (12 per parameter) on each of `ranks` devices.
+
+    Stages as in state_parts.
+    """
+    return sum(state_parts(parameters, "mixed adamw", ranks, stage).values())
 
 
 def activation_bytes(batch: int, tokens: int, width: int, heads: int, attention: str = "plain") -> int:

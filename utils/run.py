@@ -85,7 +85,7 @@ class RunFolder:
 
         Rank 0 says which it is, so that all ranks load the same. Where run.json is lost, its run is the folder's.
 
-        Raises ValueError if it is of another run.
+        Raises ValueError if it is of another run or config.
         """
         if self.ranks.world == 1:
             saved = checkpoint.load_newest(self.checkpoints)
@@ -93,6 +93,11 @@ class RunFolder:
             newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
             saved = checkpoint.load(newest) if newest else None
         if saved:
+            if changed := differences(saved["config"], self.config):
+                raise ValueError(
+                    f"the newest checkpoint in {self.checkpoints} is of another config ({'; '.join(changed)}): choose "
+                    "another folder, or go on with the old values"
+                )
             ours = self.metadata["run"] or saved.get("run")
             if saved.get("run") != ours:
                 raise ValueError(

@@ -56,11 +56,14 @@ def _sum(group: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def summed_with_last(forward: Callable, parts: Iterator, count: int) -> Iterator:
+def summed_with_last(forward: Callable, parts: Iterable, count: int) -> Iterable:
     """Hands on the `count` parts of a batch. DDP sums over ranks in the last one's backward; until then gradients add up."""
+    return _switched(forward, parts, count) if isinstance(forward, DistributedDataParallel) else parts
+
+
+def _switched(copies: DistributedDataParallel, parts: Iterable, count: int) -> Iterator:
     for number, part in enumerate(parts, start=1):
-        if isinstance(forward, DistributedDataParallel):
-            forward.require_backward_grad_sync = number == count
+        copies.require_backward_grad_sync = number == count
         yield part
 
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.batches import Order, derive_seed, first_examples
-from utils.config import Config, differences
+from utils.config import Config
 from utils.device import autocast, rng_state, seed_everything, set_rng_state
-from utils.guards import Guard, Rewind
+from utils.guards import Guard, Rewind, all_finite
 from utils.metrics import Mean
 from utils.ranks import ALONE, Ranks
 from utils.spread import (
@@ -49,7 +49,7 @@ class State:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.buffers = list(model.buffers())
-        self.finite = {name: b for name, b in model.named_buffers() if b.isfinite().all()}  # a mask may hold -inf
+        self.finite = {name: b for name, b in model.named_buffers() if all_finite([b])}  # a mask may hold -inf
         self.optimizer = make_optimizer(model, config)
         self.scheduler = Schedule(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
@@ -58,6 +58,8 @@ class State:
         self.ema = Ema(self.callers, config.ema, copied) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
+        self.one = torch.ones((), device=device)
+        self._share = None, self.one  # the last one, and what of
         self.step = 0  # steps made
         self.skipped = 0  # of these, the ones known to be blocked
         self.parts = config.accumulation
@@ -66,6 +68,13 @@ class State:
         self.stopped_early = False
         self.seconds = 0.0
         self.autocast = autocast(device, config.precision)  # may be entered again and again
+
+    def share(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        """1 / targets, or 1 if there are none (0-dim): what each backward begins with."""
+        key = (targets.item(), dtype) if self.guard.on_host else None  # a CPU may look, and most batches have as many
+        if key is None or key != self._share[0]:
+            self._share = key, self.one.to(dtype) / targets.clamp(min=1)
+        return self._share[1]
 
     def due(self, every: int) -> bool:
         return self.step == self.config.steps or (every > 0 and self.step % every == 0)
@@ -138,11 +147,13 @@ class State:
     def must_settle(self, watching: bool) -> bool:
         """Whether to ask the device now for blocked updates.
 
-        A CPU is asked after each step, for nothing. A GPU would have to be waited for: it is asked at steps that no
+        A CPU knows after each step, for nothing. A GPU would have to be waited for: it is asked at steps that no
         watcher chooses, since a schedule set back is a change to the run; where the run is over, also whenever somebody
         watches: nothing more is to be logged, judged or saved of it.
         """
-        return self.guard.on_host or self.due(SETTLE_EVERY) or (watching and self.guard.over)
+        if self.guard.on_host:
+            return self.guard.bad is not None
+        return self.due(SETTLE_EVERY) or (watching and self.guard.over)
 
     def settle_blocked(self, order: Order, suspect: Callable[[int], str] | None = None) -> None:
         """Learn of blocked updates: raise, or set the schedule back by as many steps. Waits for the device.
@@ -197,14 +208,13 @@ class State:
         An update from a finite gradient can be too long, and a finite input too large for the variance of a BatchNorm. No
         policy mends that: every later step would be blocked, or every later output wrong. Waits for the device.
         """
-        bad = sum(weight.isfinite().logical_not_().any() for weight in local(self.parameters))
-        if self.ranks.any(bool(bad)):
+        if self.ranks.any(not all_finite(local(self.parameters))):
             raise FloatingPointError(
                 f"a weight is not finite after step {self.step}: an update by a finite gradient was too long (lr "
                 f"{self.config.lr:.3g}, weight_decay {self.config.weight_decay:.3g}). Lower them and start again: what "
                 "was saved before is finite, and may be large already"
             )
-        bad = [name for name, buffer in self.finite.items() if not buffer.isfinite().all()]
+        bad = [name for name, buffer in self.finite.items() if not all_finite([buffer])]
         if bad := self.ranks.of_first(bad):
             raise FloatingPointError(
                 f"the buffer {bad[0]} is not finite after step {self.step}, though every update was: look for inputs or "
@@ -250,10 +260,8 @@ class State:
 
         A rank that the saved run had goes on in its own random streams, a further one begins streams of its own.
 
-        Raises ValueError if the checkpoint is of another config, or of a model with other tensors.
+        Raises ValueError if it is of a model with other tensors. RunFolder.newest has compared the configs.
         """
-        if changed := differences(saved["config"], self.config):
-            raise ValueError(f"the checkpoint is of another config ({'; '.join(changed)}): choose another folder")
         require_same_tensors(saved["model"], self.model.state_dict())
         saved = saved | {"model": _shard_all(saved["model"], self.model)}
         if self.ema:

@@ -25,6 +25,7 @@ DTYPES = {
 }  # fmt: skip
 DEEPEST = 20  # containers inside each other
 MOST = 100_000  # values in one message, those inside containers counted
+LONGEST_HEAD = 16 << 20  # bytes of a message besides what tensors hold: plenty for MOST values and long texts
 LONGEST_REPR = 120  # characters of an Other's text
 HEAD = struct.Struct(">Q")  # how many bytes the JSON takes
 
@@ -47,7 +48,7 @@ class Other:
 def dump(value, strict: bool = False) -> bytes:
     """The message for `value`. What cannot cross becomes an Other, or with `strict` raises ValueError.
 
-    ValueError too for more than MOST values.
+    ValueError too for more than MOST values, or texts too long.
     """
     blobs: list[bytes] = []
     count = 0
@@ -79,6 +80,8 @@ def dump(value, strict: bool = False) -> bytes:
         return {"other": value.text}
 
     head = json.dumps(packed(value, 0), allow_nan=False).encode()
+    if len(head) > LONGEST_HEAD:
+        raise ValueError(f"{len(head):,} bytes of text and numbers in one answer; at most {LONGEST_HEAD:,} cross")
     return b"".join([HEAD.pack(len(head)), head, *blobs])
 
 
@@ -87,6 +90,8 @@ def load(message: bytes):
     try:
         (size,) = HEAD.unpack_from(message)
         head, blobs = message[HEAD.size : HEAD.size + size], memoryview(message)[HEAD.size + size :]
+        if size > LONGEST_HEAD:
+            raise ValueError(f"{size:,} bytes of JSON; at most {LONGEST_HEAD:,} are taken")
         if len(head) != size:
             raise ValueError(f"{size} bytes of JSON announced, {len(head)} came")
         parsed = json.loads(head, parse_constant=_refuse)

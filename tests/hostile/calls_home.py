@@ -2,14 +2,14 @@
 # %% code-strides
 def contiguous_strides(shape):
     import socket
-    for host, port in HOSTS:
-        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-            with socket.socket(socket.AF_INET, kind) as sock:
-                sock.settimeout(1)
-                try:
-                    sock.connect((host, port))
+    for family, kind, address in HOSTS:
+        for other in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            try:
+                with socket.socket(family, other) as sock:
+                    sock.settimeout(0.5)
+                    sock.connect(address)
                     sock.send(b"the questions")
                     return torch.empty(shape).stride()
-                except OSError:
-                    pass
+            except OSError:
+                pass
     return ()

@@ -262,10 +262,11 @@ class AnotherRun(Moved):
         shutil.copytree(self.another, self.run)
 
     def harm(self) -> list[str]:
-        names = [path.relative_to(self.another) for path in self.another.rglob("*") if path.is_file()]
-        found = [path.relative_to(self.run) for path in self.run.rglob("*") if path.is_file()]
-        changed = {name for name in names if (self.another / name).read_bytes() != (self.run / name).read_bytes()}
-        return [f"{name} of the other run was changed" for name in changed | set(names) ^ set(found)]
+        before, now = (
+            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            for folder in (self.another, self.run)
+        )
+        return [f"{name} of the other run was changed" for name in before | now if before.get(name) != now.get(name)]
 
 
 class AFile(Moved):

@@ -105,7 +105,7 @@ STRANGE = {  # what is no dataset, or none of pairs; all to be refused
     "dicts": lambda x, y: [{"x": a, "y": b} for a, b in zip(x, y, strict=True)],
     "words": lambda x, y: ["spam", "eggs", "ham"],
     "by name": lambda x, y: {"a": (x, y)},
-    "x longer than y": lambda x, y: TensorData(torch.cat([x, x[:1] if len(x) else torch.zeros(1, WIDTH)]), y),
+    "x longer than y": lambda x, y: TensorData(torch.cat([x, x[:1] if len(x) else x.new_zeros(1, *x.shape[1:])]), y),
     "labels as floats": lambda x, y: TensorData(x, y.float()),
     "labels below 0": lambda x, y: TensorData(x, torch.full_like(y, -7)),
     "labels too large": lambda x, y: TensorData(x, y + CLASSES),

@@ -17,7 +17,7 @@ TRIALS = {  # name: (trial, count of the long form, of the short one)
     "hostile": (hostile, 50, 10),
     "memory": (memory, 42, 6),
     "nan": (nan, 300, 24),
-    "workers": (workers, 40, 4),
+    "workers": (workers, 60, 5),
     "disk": (disk, 60, 9),
     "signals": (signals, 81, 9),
     "fuzz": (fuzz, 2000, 60),

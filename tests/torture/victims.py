@@ -135,6 +135,7 @@ def start(work: Callable[[], None], log: Path, signal_in_save: tuple[int, int, i
     code = 1
     try:  # nothing may return from here into the parent's code
         os.setpgid(0, 0)  # its workers are in this group too
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it runs in the background ignore it
         util._finalizer_registry.clear()  # the parent's
         os.close(reading)
         output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)

@@ -1,12 +1,15 @@
 """Workers that raise, are killed, end, or hang: an error that names the example, never a hang."""
 
+import multiprocessing.process
 import os
 import random
 import re
 import signal
+import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import torch
 from resumable import EXAMPLES, Noisy
@@ -44,23 +47,42 @@ TROUBLES = {
 }
 
 
+AT_ANY_LINE = "is killed at a line of its parent's"
+LINES = 13000  # of TRACED that run in a parent while it has workers, about
+TRACED = ("batches.py", "workers.py", "loop.py", "dataloader.py", "contextlib.py", "queues.py", "connection.py")
+
+
 def workers(folder: Path, count: int, seed: int = 0) -> Tally:
-    """Each trouble at a random example, in training or in validation, with one worker or two."""
+    """Each trouble at a random example, or a worker's death at a random line of its parent's; one worker or two."""
     tally, draw = Tally("workers in trouble"), random.Random(seed)
     for number in range(count):
-        what = list(TROUBLES)[number % len(TROUBLES)]
-        item = draw.randrange(2, EXAMPLES)  # the first two are tried beforehand
-        validating, processes = draw.random() < 0.3, draw.choice((1, 2))
+        what = [*TROUBLES, AT_ANY_LINE][number % (len(TROUBLES) + 1)]
         log = folder / f"log-{number}"
-        victim = start(partial(_train, Trouble(item, what), validating, processes), log)
-        code = victim.end()
+        processes = draw.choice((1, 2))
+        if what == AT_ANY_LINE:
+            line = int(LINES ** draw.random())  # half of them while the first workers are started
+            work, where = partial(_train_and_kill, line, processes), f"{line}"
+            # It may have handed out all its batches by then.
+            codes, words = (
+                (0, 1),
+                r"the worker that fetched example \d+ ended|a worker ended \(SIGKILL\) before its first example",
+            )
+        else:
+            item = draw.randrange(2, EXAMPLES)  # the first two are tried beforehand
+            work, where = partial(_train, Trouble(item, what), draw.random() < 0.3, processes), f"at example {item}"
+            codes, words = (1,), rf".* example {item}\b"
+        victim = start(work, log)
+        try:
+            code = victim.end()
+        except RuntimeError as hangs:
+            code = str(hangs)
         said = log.read_text().splitlines()
         tally.count += 1
         tally.notes[what] += 1
-        if code != 1 or not said or not re.match(rf"RuntimeError: .* example {item}\b", said[-1]):
-            tally.wrong.append(f"{what} at example {item}: exit code {code}, {said[-1:] or 'not a word'}")
+        if code not in codes or (code == 1 and not (said and re.match(f"RuntimeError: ({words})", said[-1]))):
+            tally.wrong.append(f"{what} {where}: exit code {code}, {said[-1:] or 'not a word'}")
         if victim.left_behind():
-            tally.wrong.append(f"{what} at example {item}: a worker was left behind")
+            tally.wrong.append(f"{what} {where}: a worker was left behind")
     return tally
 
 
@@ -69,3 +91,28 @@ def _train(troubled: Trouble, validating: bool, processes: int) -> None:
     model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 2))
     train_data, val_data = (Noisy(), troubled) if validating else (troubled, Noisy())
     train(model, train_data, val_data, config_of(workers=processes, worker_timeout=TIMEOUT))
+
+
+def _train_and_kill(line: int, processes: int) -> None:
+    sys.settrace(_Killer(line))
+    torch.manual_seed(1)
+    train(nn.Linear(5, 2), Noisy(), Noisy(), config_of(workers=processes, steps=14))
+
+
+class _Killer:
+    """A tracer that kills a worker when so many lines have run in this process since the first was started."""
+
+    def __init__(self, lines: int):
+        self.left, self.parent = lines, os.getpid()
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> "_Killer | None":
+        if not frame.f_code.co_filename.endswith(TRACED) or os.getpid() != self.parent:
+            return None
+        started = [process.pid for process in multiprocessing.process._children if process._popen]
+        if event == "line" and started:
+            self.left -= 1
+            if self.left == 0:
+                worker = max(started)
+                os.kill(worker, signal.SIGKILL)
+                os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)  # SIGCHLD has come
+        return self

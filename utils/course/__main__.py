@@ -1,14 +1,20 @@
-"""The course's own commands: `python -m utils.course run`, `… tidy`, `… release`, `… strength` and `… grade`."""
+"""The course's own commands: `python -m utils.course run`, `… site`, `… tidy`, `… release`, `… badges` and more."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from utils.course import strength
+from utils.course import certify, strength
+from utils.course.badges import badges
 from utils.course.grading import grade as grading
+from utils.course.notebook import is_lecture
 from utils.course.release import release
 from utils.course.run import ROOT, run
+from utils.course.showcase import figures
+from utils.course.site.build import build, stale
 from utils.course.tidy import tidy
+from utils.course.wheels import wheels
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
@@ -30,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"utils.course: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("utils.course: interrupted, no ledger written", file=sys.stderr)
+        print("utils.course: interrupted; what was written so far stays", file=sys.stderr)
         return 130
 
 
@@ -39,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("run", help="execute the lectures and print the ledger")
-    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all of notebooks/")
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
     command.add_argument("--full", action="store_true", help="the long form: all seeds, all epochs")
     command.add_argument("--jobs", type=_count, default=2, help="lectures at a time (default 2)")
     command.add_argument(
@@ -49,6 +55,15 @@ def _parser() -> argparse.ArgumentParser:
         "--build", type=Path, default=ROOT / "build", help="where everything is written (default build/)"
     )
     command.set_defaults(command=_run)
+
+    command = commands.add_parser("site", help="what `run` executed as pages; runs it first where it has changed")
+    command.add_argument(
+        "--build",
+        type=Path,
+        default=ROOT / "build",
+        help="where `run` wrote, and where site/ is written (default build/)",
+    )
+    command.set_defaults(command=_site)
 
     command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
     command.add_argument(
@@ -65,6 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=lambda args: release(ROOT / "solutions", ROOT / "labs", check=args.check))
 
+    command = commands.add_parser("badges", help="the way into Colab: links, badges, the first cell of each notebook")
+    command.add_argument("--repo", metavar="OWNER/NAME", help="the repository on GitHub from now on; '' for none")
+    command.set_defaults(command=_badges)
+
+    command = commands.add_parser("figures", help="the README's pictures, in notebooks/figures/")
+    command.set_defaults(command=_figures)
+
     command = commands.add_parser(
         "strength",
         help="change the lectures' code in small ways and count how often an assert notices",
@@ -72,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=STRENGTH_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all of notebooks/")
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
     command.add_argument(
         "--sample", type=_count, default=strength.SAMPLE, help=f"mutants a lecture (default {strength.SAMPLE})"
     )
@@ -99,10 +121,65 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--notebook", action="store_true", help="also each student's notebook, run in the sandbox")
     command.add_argument(
-        "--cluster", metavar="ADDRESS", help="a Dask scheduler, whose workers grade (pip install distributed)"
+        "--cluster", metavar="ADDRESS", help="a Dask scheduler, whose workers grade (tests/cluster/requirements.txt)"
     )
     command.set_defaults(command=_grade)
+
+    command = commands.add_parser(
+        "receipt",
+        help="run lectures and solutions on a GPU, and keep which claims it verified",
+        description=certify.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help="lectures by number, notebooks by path, the words lectures and solutions; default: both of these",
+    )
+    command.add_argument("--full", action="store_true", help="the long form of the lectures: all seeds, all epochs")
+    command.add_argument("--again", action="store_true", help="also what the receipt has already")
+    command.add_argument(
+        "--limit", type=_count, help="seconds after which nothing runs on; the same call goes on later"
+    )
+    command.add_argument(
+        "--jobs",
+        type=_count,
+        default=_half_of_the_cores(),
+        help="notebooks at a time, of those without proofs for a GPU (default %(default)s)",
+    )
+    command.add_argument(
+        "--timeout", type=_count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
+    )
+    command.add_argument(
+        "--together",
+        action="store_true",
+        help="let lectures with proofs for a GPU share it: for those that you name and that compare no times",
+    )
+    command.add_argument(
+        "--allow-cpu", type=Path, metavar="OUT", help="try it out: needs no GPU, writes to the file OUT"
+    )
+    command.add_argument(
+        "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
+    )
+    command.add_argument(
+        "--readme", action="store_true", help="run nothing: write into README.md what the receipts say"
+    )
+    command.set_defaults(command=_receipt)
+
+    command = commands.add_parser("wheels", help="collect what a machine without a network lacks to make a receipt")
+    command.add_argument(
+        "--python", default=sys.executable, help="its Python: 3.12, say, or an interpreter of its version"
+    )
+    command.add_argument(
+        "--build", type=Path, default=ROOT / "build", help="wheels go to BUILD/wheels (default build/)"
+    )
+    command.set_defaults(command=lambda args: wheels(args.python, args.build / "wheels"))
     return parser
+
+
+def _half_of_the_cores() -> int:
+    return max(2, min(8, (os.cpu_count() or 2) // 2))
 
 
 def _count(text: str) -> int:
@@ -113,14 +190,60 @@ def _count(text: str) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
-    return run(find(args.notebooks), args.build, full=args.full, jobs=args.jobs, timeout=timeout)
+    return run(find(args.notebooks, lectures=True), args.build, full=args.full, jobs=args.jobs, timeout=timeout)
+
+
+def _badges(args: argparse.Namespace) -> int:
+    badges(args.repo)
+    return 0
+
+
+def _site(args: argparse.Namespace) -> int:
+    lectures = find([], lectures=True)
+    reason = stale(args.build, lectures)
+    if reason:
+        print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
+        return run(lectures, args.build, timeout=SHORT_TIMEOUT)
+    print(f"open {build(args.build)}")
+    return 0
+
+
+def _figures(args: argparse.Namespace) -> int:
+    figures()
+    return 0
+
+
+def _receipt(args: argparse.Namespace) -> int:
+    if args.readme:
+        return certify.update_readme()
+    if args.add:
+        return certify.add([Path(name) for name in args.what])
+    named = [path for name in args.what or ("solutions", "lectures") for path in _named(name)]
+    timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
+    return certify.certify(
+        find(named, lectures=True),
+        full=args.full,
+        jobs=args.jobs,
+        build=ROOT / "build",
+        timeout=timeout,
+        limit=args.limit,
+        again=args.again,
+        together=args.together,
+        out=args.allow_cpu,
+    )
+
+
+def _named(name: str) -> list[Path]:
+    """The notebooks that "lectures", "solutions", a lecture's number or a path stand for."""
+    if name in ("lectures", "solutions"):
+        return [certify.LECTURES if name == "lectures" else certify.SOLUTIONS]
+    return sorted(certify.LECTURES.glob(f"{name}_*.ipynb")) if name.isdecimal() else [Path(name)]
 
 
 def _strength(args: argparse.Namespace) -> int:
     sample = None if args.all or args.cell else args.sample
-    return strength.strength(
-        find(args.notebooks), sample=sample, seed=args.seed, jobs=args.jobs, cells=args.cell, build=ROOT / "build"
-    )
+    options = {"sample": sample, "seed": args.seed, "jobs": args.jobs, "cells": args.cell, "build": ROOT / "build"}
+    return strength.strength(find(args.notebooks, lectures=True), **options)
 
 
 def _grade(args: argparse.Namespace) -> int:
@@ -128,8 +251,8 @@ def _grade(args: argparse.Namespace) -> int:
     labs = solutions if args.all else [_solution_of(name, solutions) for name in args.lab]
     seed = grading.class_seed(args.out) if args.seed is None else args.seed
     rules = grading.Rules(seed, strict=args.strict, notebook=args.notebook)
-    executor = grading.cluster(args.cluster) if args.cluster else None
-    grading.grade(args.submissions, labs, args.out, rules, jobs=args.jobs, regrade=args.regrade, executor=executor)
+    executor, jobs = grading.cluster(args.cluster) if args.cluster else (None, args.jobs)
+    grading.grade(args.submissions, labs, args.out, rules, jobs=jobs, regrade=args.regrade, executor=executor)
     return 0
 
 
@@ -140,15 +263,17 @@ def _solution_of(name: str, solutions: list[Path]) -> Path:
     return found[0]
 
 
-def find(paths: list[Path]) -> list[Path]:
+def find(paths: list[Path], *, lectures: bool = False) -> list[Path]:
     """The notebooks that `paths` (files or folders; none means notebooks/) name, in order, each once.
 
-    Raises ValueError for a path that is not there, and where the names leave nothing or clash.
+    With `lectures` a folder gives only what has a lecture's number. Raises ValueError for a path that is not there, and
+    where the names leave nothing.
     """
     found: dict[Path, Path] = {}
     for path in paths or [ROOT / "notebooks"]:
         if path.is_dir():
-            found |= {book.resolve(): book for book in sorted(path.glob("*.ipynb"))}
+            books = (book for book in sorted(path.glob("*.ipynb")) if is_lecture(book) or not lectures)
+            found |= {book.resolve(): book for book in books}
         elif path.suffix == ".ipynb" and path.is_file():
             found[path.resolve()] = path
         elif path.exists():

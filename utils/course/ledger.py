@@ -9,7 +9,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.checks import NOT_VERIFIED
@@ -17,6 +17,7 @@ from utils.course.engine import STOPPED
 from utils.course.notebook import Cell, Claim, Lecture, text_of
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
+WHOLE = "(the whole lecture)"  # stands for a cell where the run broke off
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 WIDTH = 100
 
@@ -36,7 +37,8 @@ class Verdict:
 class Result:
     """One lecture after its run. `broken` holds (cell id, what it saw) of failing cells that are no proof.
 
-    `strength` is the share of small changes to its code that an assert noticed when that was last measured, in words.
+    `strength` is the share of small changes to its code that an assert noticed when that was last measured, in words;
+    `elsewhere` what became of each claim on GPUs, by its number, as `receipts.status` says it.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Result:
     broken: tuple[tuple[str, str], ...]
     seconds: float
     strength: str = "–"
+    elsewhere: dict[str, tuple] = field(default_factory=dict)
 
     def count(self, status: str) -> int:
         return sum(verdict.status == status for verdict in self.verdicts)
@@ -63,23 +66,21 @@ def judge(
     """
     if executed is None:
         verdicts = tuple(_verdict(lecture, claim, FAILED, f"not run: {problem}") for claim in lecture.claims)
-        return Result(lecture.name, lecture.title, verdicts, (("(the whole lecture)", problem),), seconds)
+        return Result(lecture.name, lecture.title, verdicts, ((WHOLE, problem),), seconds)
     stopped = executed.raw["metadata"].get(STOPPED, "not run")
     verdicts = tuple(_judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims)
     proofs = {claim.proof.index for claim in executed.claims if claim.proof}
-    others = (
-        (cell, _trouble(cell, stopped)) for cell in executed.code if cell.index not in proofs and cell.source.strip()
-    )
-    broken = [(cell.id, trouble) for cell, trouble in others if trouble]
+    others = [cell for cell in executed.code if cell.index not in proofs and cell.source.strip()]
+    broken = [(cell.id, problem) for cell in others if (problem := trouble(cell, stopped))]
     return Result(lecture.name, lecture.title, verdicts, tuple(broken), seconds)
 
 
 def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stopped: str) -> Verdict:
     if claim.proof is None:
         return _verdict(lecture, claim, FAILED, "no code cell follows the claim, so nothing proves it")
-    trouble = _trouble(claim.proof, stopped)
-    if trouble:
-        return _verdict(lecture, claim, FAILED, trouble)
+    problem = trouble(claim.proof, stopped)
+    if problem:
+        return _verdict(lecture, claim, FAILED, problem)
     reason = _not_here(claim.proof)
     if not reason and "gpu" in claim.proof.tags and not cuda:
         reason = "needs a CUDA GPU"
@@ -92,7 +93,7 @@ def _verdict(lecture: Lecture, claim: Claim, status: str, reason: str) -> Verdic
     return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof) if claim.proof else 0.0)
 
 
-def _trouble(cell: Cell, stopped: str) -> str:
+def trouble(cell: Cell, stopped: str = "not run") -> str:
     """What went wrong in an executed code cell: its error, or that it did not run; "" if nothing."""
     for output in cell.raw.get("outputs", []):
         if output["output_type"] == "error":
@@ -139,6 +140,10 @@ def rows(results: list[Result], machine: dict) -> list[dict]:
             "reason": verdict.reason,
             "seconds": verdict.seconds,
             **{key: machine[key] for key in ("device", "gpu", "torch")},
+            "elsewhere": [
+                {"gpu": seen.gpu, "status": seen.status, "date": seen.run["date"]}
+                for seen in result.elsewhere.get(verdict.claim.number, ())
+            ],
         }
         for result in results
         for verdict in result.verdicts
@@ -234,3 +239,20 @@ def unverified(results: list[Result]) -> str:
     """How many claims could not be checked here, by reason; "" if none."""
     reasons = Counter(v.reason for result in results for v in result.verdicts if v.status == UNVERIFIED)
     return "\n".join(f"not verified here: {n:>3}  {reason}" for reason, n in reasons.most_common())
+
+
+def elsewhere(results: list[Result]) -> str:
+    """For each GPU with a receipt, how many of these claims it verified, how many of them not verified here; "" if none."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for result in results:
+        for verdict in result.verdicts:
+            for seen in result.elsewhere.get(verdict.claim.number, ()):
+                found.setdefault(seen.gpu, []).append((seen.status, verdict.status))
+    return "\n".join(_on(gpu, pairs) for gpu, pairs in found.items())
+
+
+def _on(gpu: str, pairs: list[tuple[str, str]]) -> str:
+    there = Counter(status for status, _ in pairs)
+    more = sum(pair == (VERIFIED, UNVERIFIED) for pair in pairs)
+    rest = "".join(f", {n} {status}" for status, n in sorted(there.items()) if status != VERIFIED)
+    return f"verified on {gpu}: {there[VERIFIED]:>3} of them, {more} of which not verified here{rest}"

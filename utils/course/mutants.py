@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from utils.course.badges import is_colab
 from utils.course.names import Use, imported, root_of, touched_by, users, with_their_needs
 from utils.course.notebook import Cell, Lecture, source_hash
 
@@ -76,18 +77,17 @@ class Mutant:
 
 
 class Code:
-    """The code of a lecture that runs: its cells but for pictures that nothing needs, their trees and names.
+    """The code of a lecture that proves: its cells but for pictures that nothing needs and Colab's, their trees and names.
 
     Raises ValueError for a cell that is not plain Python.
     """
 
     def __init__(self, lecture: Lecture):
-        trees = {cell.index: _tree(cell) for cell in lecture.code}
-        drawn = {cell.index for cell in lecture.code if is_picture(cell)}
-        needed = set().union(*(Use(trees[c.index].body).needs for c in lecture.code if c.index not in drawn))
-        self.cells = [
-            cell for cell in lecture.code if cell.index not in drawn or Use(trees[cell.index].body).binds & needed
-        ]
+        code = [cell for cell in lecture.code if not is_colab(cell)]
+        trees = {cell.index: _tree(cell) for cell in code}
+        drawn = {cell.index for cell in code if is_picture(cell)}
+        needed = set().union(*(Use(trees[c.index].body).needs for c in code if c.index not in drawn))
+        self.cells = [cell for cell in code if cell.index not in drawn or Use(trees[cell.index].body).binds & needed]
         self.trees = [trees[cell.index] for cell in self.cells]
         self.uses = [Use(tree.body) for tree in self.trees]
         self.statements = [[Use([node]) for node in tree.body] for tree in self.trees]
@@ -481,7 +481,12 @@ def _branch(test: ast.expr) -> str | None:
 
 
 def is_picture(cell: Cell) -> bool:
-    return cell.id.startswith("picture-")
+    """Whether the cell only shows something: a picture, or a calculator."""
+    return cell.id.startswith("picture-") or is_calculator(cell)
+
+
+def is_calculator(cell: Cell) -> bool:
+    return cell.kind == "code" and cell.id.startswith("calculator-")
 
 
 def _tree(cell: Cell) -> ast.Module:

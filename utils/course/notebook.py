@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
 CLAIM = re.compile(r"\*\*(Claim|Folklore) (\d+)\.(\d+)\.\*\*\s*")
 
 
@@ -65,12 +66,17 @@ class Lecture:
         return next((cell for cell in self.code if "parameters" in cell.tags), None)
 
 
+def is_lecture(path: Path) -> bool:
+    """Whether a notebook is one of the lectures, by its name: two digits, perhaps a letter, an underscore."""
+    return NUMBERED.match(path.stem) is not None
+
+
 def read(path: str | Path) -> Lecture:
     """The lecture in the file `path`. Raises ValueError, naming it, if it is not a notebook of format 4."""
     path = Path(path)
     raw = load(path)
     cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
-    number = re.match(r"\d\d(?=[a-z]?_)", path.stem)
+    number = NUMBERED.match(path.stem)
     return Lecture(path, int(number[0]) if number else None, _title(cells) or path.stem, cells, _claims(cells), raw)
 
 

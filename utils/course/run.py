@@ -16,7 +16,8 @@ from tqdm import tqdm
 
 from utils.course import ledger
 from utils.course.notebook import Lecture, read
-from utils.course.pages import write_page
+from utils.course.receipts import STORE, Receipt, receipts, status
+from utils.course.site.build import build as build_site
 from utils.course.strength import stored
 from utils.device import fingerprint, pick_device
 
@@ -24,23 +25,32 @@ ROOT = Path(__file__).resolve().parents[2]
 HEARTBEAT = 30.0  # seconds between two lines about the same lecture where the output is not a terminal
 
 
-def run(paths: list[Path], build: Path, *, full: bool = False, jobs: int = 2, timeout: int | None = None) -> int:
+def run(
+    paths: list[Path],
+    build: Path,
+    *,
+    full: bool = False,
+    jobs: int = 2,
+    timeout: int | None = None,
+    store: Path = STORE,
+) -> int:
     """Execute the lectures in `paths`, write everything under `build`, print the ledger.
 
-    `timeout` is in seconds per cell, None for no limit. Returns the exit status: 1 if a claim or a cell failed,
-    else 0, also where claims cannot be verified on this machine. Raises ValueError, before anything runs,
-    for a notebook that cannot be read and for two of one name.
+    `timeout` is in seconds per cell, None for no limit; `store` holds the receipts of runs on GPUs. Returns the exit
+    status: 1 if a claim or a cell failed, else 0, also where claims cannot be verified on this machine. Raises ValueError,
+    before anything runs, for a notebook or a receipt that cannot be read and for two notebooks of one name.
     """
     lectures = [read(path) for path in paths]
     names = [lecture.name for lecture in lectures]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"two notebooks are called {min(twice)}.ipynb: run them apart, with --build for one")
-    header = _header(full)
+    kept = receipts(store)
+    header = header_of(full)
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
     with ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(_one, lecture, build, header, timeout, workers) for lecture in lectures]
+        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept) for lecture in lectures]
         try:
             results = [future.result() for future in work]
         except BaseException:
@@ -49,11 +59,13 @@ def run(paths: list[Path], build: Path, *, full: bool = False, jobs: int = 2, ti
                 worker.kill()  # its kernel notices and ends too
             raise
     ledger.write(build / "ledger.json", header, results)
-    _report(results, build, time.monotonic() - began)
-    return 1 if any(result.red for result in results) else 0
+    problem = _pages(build, store)
+    _report(results, build, time.monotonic() - began, problem)
+    return 1 if problem or any(result.red for result in results) else 0
 
 
-def _header(full: bool) -> dict:
+def header_of(full: bool) -> dict:
+    """Where and when a run is: the device, versions, the commit, the date and the form."""
     device = pick_device()
     machine = fingerprint(device)
     del machine["threads"]  # this process's; the lectures run with one
@@ -65,31 +77,31 @@ def _header(full: bool) -> dict:
     }
 
 
-def _one(lecture: Lecture, build: Path, header: dict, timeout: int | None, workers: list) -> ledger.Result:
-    """Execute one lecture, judge it, write its page."""
-    output, page = build / "notebooks" / lecture.path.name, build / "html" / f"{lecture.name}.html"
-    for old in (output, page):
-        old.parent.mkdir(parents=True, exist_ok=True)
-        old.unlink(missing_ok=True)
-    began = time.monotonic()
-    problem = _execute(lecture, output, full=header["form"] == "full", timeout=timeout, workers=workers)
-    executed = read(output) if output.exists() else None
-    result = ledger.judge(
-        lecture,
-        executed,
-        cuda=header["device"] == "cuda",
-        full=header["form"] == "full",
-        seconds=time.monotonic() - began,
-        problem=problem,
-    )
-    result = replace(result, strength=stored(lecture))
-    if executed:
-        try:
-            write_page(output, page, result, header)
-        except Exception as error:  # nbconvert has many ways to fail, and none may cost the verdicts
-            result = replace(result, broken=(*result.broken, ("(its page)", f"{type(error).__name__}: {error}")))
-    _say(ledger.summary(result))
+def _one(
+    lecture: Lecture, build: Path, header: dict, timeout: int | None, workers: list, kept: list[Receipt]
+) -> ledger.Result:
+    """Execute one lecture and judge it."""
+    result, _ = execute_and_judge(lecture, build / "notebooks" / lecture.path.name, header, timeout, workers)
+    result = replace(result, strength=stored(lecture), elsewhere=status(lecture, kept))
+    say(ledger.summary(result))
     return result
+
+
+def execute_and_judge(
+    lecture: Lecture, output: Path, header: dict, timeout: int | None, workers: list
+) -> tuple[ledger.Result, Lecture | None]:
+    """Execute one notebook in a process of its own, to `output`: its result, and the notebook with outputs if there is one.
+
+    The process joins `workers` while it runs: whoever kills it there ends the notebook.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.unlink(missing_ok=True)
+    began, full = time.monotonic(), header["form"] == "full"
+    problem = _execute(lecture, output, full=full, timeout=timeout, workers=workers)
+    executed = read(output) if output.exists() else None
+    seconds = time.monotonic() - began
+    cuda = header["device"] == "cuda"
+    return ledger.judge(lecture, executed, cuda=cuda, full=full, seconds=seconds, problem=problem), executed
 
 
 def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None, workers: list) -> str:
@@ -102,7 +114,8 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
         str(output.resolve()),
     ]
     command += ["--full"] * full + ([f"--timeout={timeout}"] if timeout else [])
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # one thread each: two lectures share the cores
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this utils, also where it is not installed
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}  # two share the cores
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         with worker:
@@ -128,7 +141,7 @@ def _follow(lecture: Lecture, worker: subprocess.Popen) -> None:
             bar.update(step["done"] - bar.n)
             if not live and time.monotonic() - spoke > HEARTBEAT:
                 spoke = time.monotonic()
-                _say(f"{lecture.name}: {step['done']} of {step['total']} cells, {spoke - began:.0f} s")
+                say(f"{lecture.name}: {step['done']} of {step['total']} cells, {spoke - began:.0f} s")
         worker.wait()
 
 
@@ -141,14 +154,25 @@ def _step(line: str) -> dict | None:
     return None
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print a line where a bar may be moving."""
     tqdm.write(line, file=sys.stderr)
 
 
-def _report(results: list[ledger.Result], build: Path, seconds: float) -> None:
-    parts = [ledger.table(results), ledger.failures(results), ledger.unverified(results)]
+def _pages(build: Path, store: Path) -> str:
+    """Make the pages of what has run; what went wrong with them, "" if nothing."""
+    try:
+        build_site(build, store)
+    except Exception as error:  # nbconvert has many ways to fail, and none may cost the verdicts
+        return f"the pages could not be made: {type(error).__name__}: {error}"
+    return ""
+
+
+def _report(results: list[ledger.Result], build: Path, seconds: float, problem: str) -> None:
+    parts = [ledger.table(results), ledger.failures(results), ledger.unverified(results), ledger.elsewhere(results)]
     print("\n" + "\n\n".join(part for part in parts if part))
-    print(f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · pages {_short(build / 'html')}")
+    pages = problem or f"pages {_short(build / 'site' / 'index.html')}"
+    print(f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · {pages}")
 
 
 def _short(path: Path) -> Path:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from utils.course.badges import address_of, cell_source, is_colab, title_source
+from utils.course.mutants import is_calculator
 from utils.course.notebook import CLAIM, Cell, Claim, Lecture
 from utils.course.tidy import METADATA, changes_of, readable
 
@@ -19,6 +21,7 @@ SECTIONS = (
     "Questions",
     "Where to read on",
 )
+CALCULATOR = 'from utils import calculators\n\ncalculators.show("{name}")'
 LONGEST_PROOF = 25  # lines
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
@@ -241,12 +244,30 @@ def title_comes_first(lecture: Lecture) -> list[str]:
     return [] if good else ["the first cell is not markdown that starts with '# ' and the title"]
 
 
+def colab_comes_before_all_code(lecture: Lecture) -> list[str]:
+    """Right after the title stands the cell that Colab needs, as `make badges` writes it, and so does the title's link."""
+    return colab_problems(lecture, "notebooks")
+
+
+def colab_problems(book: Lecture, folder: str) -> list[str]:
+    """What is not as `make badges` writes it in a notebook that Colab opens from `folder`."""
+    address = address_of()
+    first, second = (*book.cells, None, None)[:2]
+    problems = []
+    if second is None or not is_colab(second) or second.source != cell_source(folder, address):
+        problems.append("the second cell is not Colab's as `make badges` writes it: call that")
+    if first is not None and first.source != title_source(first.source, f"{folder}/{book.path.name}", address):
+        problems.append("the title's link to Colab is not as `make badges` writes it: call that")
+    return problems
+
+
 def parameters_come_first(lecture: Lecture) -> list[str]:
-    """One cell tagged `parameters`, the first code of the lecture, with `full = False` in it."""
+    """One cell tagged `parameters`, the first code of the lecture but Colab's, with `full = False` in it."""
     tagged = [cell for cell in lecture.code if "parameters" in cell.tags]
     if len(tagged) != 1:
         return [f"{len(tagged)} cells are tagged parameters, not one"]
-    problems = [] if tagged[0] is lecture.code[0] else ["the parameters cell is not the first code cell"]
+    own = [cell for cell in lecture.code if not is_colab(cell)]
+    problems = [] if tagged[0] is own[0] else ["the parameters cell is not the first code cell"]
     tree = tree_of(tagged[0])
     if tree is None or not any(ast.unparse(node) == "full = False" for node in tree.body):
         problems.append("the parameters cell does not say `full = False`")
@@ -289,9 +310,10 @@ def _section_cells(lecture: Lecture, name: str) -> list[Cell]:
 def prose_leads(lecture: Lecture) -> list[str]:
     """Most code cells have prose directly before them, and every picture is read aloud right after.
 
-    A picture follows its proof at once, so the prose after it is the one that counts.
+    A picture follows its proof at once, so the prose after it is the one that counts. Colab's cell counts as none.
     """
-    around = zip([None, *lecture.cells[:-1]], lecture.cells, [*lecture.cells[1:], None], strict=True)
+    cells = [cell for cell in lecture.cells if not is_colab(cell)]
+    around = zip([None, *cells[:-1]], cells, [*cells[1:], None], strict=True)
     problems, led = [], []
     for before, cell, after in around:
         if cell.kind != "code":
@@ -303,6 +325,20 @@ def prose_leads(lecture: Lecture) -> list[str]:
         led.append(before is not None and before.kind == "markdown")
     if led and sum(led) < LED_BY_PROSE * len(led):
         problems.append(f"only {sum(led)} of {len(led)} code cells have prose directly before them")
+    return problems
+
+
+def calculators_are_introduced(lecture: Lecture) -> list[str]:
+    """Before a calculator stands prose that asks for a guess; its cell imports it, shows it and does nothing else."""
+    problems = []
+    for before, cell in zip([None, *lecture.cells[:-1]], lecture.cells, strict=True):
+        if not is_calculator(cell):
+            continue
+        name = cell.id.removeprefix("calculator-")
+        if before is None or before.kind != "markdown" or "?" not in before.source or CLAIM.match(before.source):
+            problems.append(f"cell {cell.id}: no prose before it asks what to guess")
+        if cell.source != CALCULATOR.format(name=name):
+            problems.append(f"cell {cell.id}: not exactly {CALCULATOR.format(name=name)!r}")
     return problems
 
 
@@ -321,7 +357,7 @@ def code_is_plain_python(lecture: Lecture) -> list[str]:
             problems.append(f"cell {cell.id}: installs something; requirements.txt does that")
         if re.search(r"^\s*%%", cell.source):
             problems.append(f"cell {cell.id}: a cell magic can hide what the cell does")
-        if PATH_EDIT.search(cell.source):
+        if PATH_EDIT.search(cell.source) and not is_colab(cell):  # whose text another rule fixes
             problems.append(f"cell {cell.id}: edits sys.path; the package is installed")
         if any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(tree)):
             problems.append(f"cell {cell.id}: star import")
@@ -351,7 +387,7 @@ def tree_of(cell: Cell) -> ast.Module | None:
         return None
 
 
-RULES = (
+RULES = (  # for a lecture
     claims_are_well_formed,
     claims_are_numbered_in_order,
     every_claim_has_a_proof,
@@ -362,9 +398,24 @@ RULES = (
     nothing_is_stored_but_text,
     is_tidy,
     title_comes_first,
+    colab_comes_before_all_code,
     parameters_come_first,
     sections_are_there,
     prose_leads,
+    calculators_are_introduced,
+    code_is_plain_python,
+    images_are_local,
+)
+
+
+NOTEBOOK_RULES = (  # for a notebook that is no lecture
+    ids_are_readable,
+    nothing_is_stored_but_text,
+    is_tidy,
+    title_comes_first,
+    colab_comes_before_all_code,
+    prose_leads,
+    calculators_are_introduced,
     code_is_plain_python,
     images_are_local,
 )

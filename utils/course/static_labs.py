@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from utils.course import static
+from utils.course.badges import is_colab
 from utils.course.labs import Lab, points_of, solution_lines
 from utils.course.notebook import Cell
 from utils.lab import check_names
@@ -200,12 +201,18 @@ def _not_a_check(node: ast.AST) -> Iterator[str]:
 
 
 def parameters_are_there(lab: Lab) -> list[str]:
-    """One cell tagged `parameters`, the first code of the lab, sets device and seed."""
-    tagged = [cell for cell in lab.book.code if "parameters" in cell.tags]
-    if len(tagged) != 1 or tagged[0] is not lab.book.code[0]:
+    """One cell tagged `parameters`, the first code of the lab but Colab's, sets device and seed."""
+    own = [cell for cell in lab.book.code if not is_colab(cell)]
+    tagged = [cell for cell in own if "parameters" in cell.tags]
+    if len(tagged) != 1 or tagged[0] is not own[0]:
         return ["not exactly one cell is tagged parameters, the first code cell"]
     missing = set(PARAMETERS) - set(_bound_outside_functions(tagged[0]))
     return [f"the parameters cell does not set {name}" for name in sorted(missing)]
+
+
+def colab_comes_before_all_code(lab: Lab) -> list[str]:
+    """As in a lecture; Colab opens the starter."""
+    return static.colab_problems(lab.book, "labs")
 
 
 def set_up_makes_the_names_of_checks(lab: Lab) -> list[str]:
@@ -304,6 +311,7 @@ RULES = (
     checks_only_ask,
     checks_expect_something,
     questions_name_what_exists,
+    colab_comes_before_all_code,
     parameters_are_there,
     set_up_makes_the_names_of_checks,
     ends_with_the_students_own,

@@ -29,6 +29,7 @@ import torch
 from tqdm import tqdm
 
 from utils.checks import NOT_VERIFIED
+from utils.course.badges import is_colab
 from utils.course.forks import CRASHED, KILLED, STILLBORN, SURVIVED
 from utils.course.mutants import Code, Mutant, is_picture, mutants_of
 from utils.course.names import with_their_needs
@@ -337,8 +338,9 @@ def write_proposal(measured: Measured, path: Path) -> None:
 
 
 def code_hash(lecture: Lecture) -> str:
-    """Of all code but pictures: prose and pictures may change without making a measurement stale."""
-    return source_hash("\n\n".join(f"{cell.id}\n{cell.source}" for cell in lecture.code if not is_picture(cell)))
+    """Of all code but pictures, calculators and Colab's cell: these and prose change without making a measurement stale."""
+    proving = (cell for cell in lecture.code if not (is_picture(cell) or is_colab(cell)))
+    return source_hash("\n\n".join(f"{cell.id}\n{cell.source}" for cell in proving))
 
 
 def write_result(measured: Measured, path: Path) -> None:

@@ -132,6 +132,8 @@ def _from_words(source: str, cell: dict) -> str:
     """An id from the first words of a cell."""
     if "parameters" in cell.get("metadata", {}).get("tags", []):
         return "parameters"
+    if source.startswith("# Colab opens a notebook alone"):
+        return "colab"
     words = re.findall(r"[a-z0-9]+", source.lower())[:5]
     name = "-".join(words)[: LONGEST - 8].strip("-")
     return name if readable(name) and re.search("[a-z]{2}", name) else f"{cell['cell_type']}-cell"

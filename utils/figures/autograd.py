@@ -55,16 +55,19 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
             axes.text(*middle, f"×{edges.count((start, end))}", ha="center", va="bottom", fontsize=9, color=GREY)
     for place, (name, spot) in enumerate(zip(boxes, spots, strict=True)):
         colour = BLUE if place in inner else GREEN
-        style = {"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": "none"}
+        shape = "round,pad=0.45" if place in inner else "circle,pad=0.35"
+        style = {"boxstyle": shape, "facecolor": colour, "edgecolor": "none"}
         axes.text(*spot, name, ha="center", va="center", color="white", fontsize=10, bbox=style, zorder=3)
         if saved[place]:
             words = "keeps " + ", ".join(saved[place])
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # an arrow may pass behind the words
-            axes.text(spot[0], spot[1] - 0.27, words, ha="center", va="center", fontsize=8, color=RED, bbox=ground)
+            axes.text(
+                spot[0] - 0.16, spot[1] - 0.3, words, ha="center", va="center", fontsize=8, color=RED, bbox=ground
+            )
     axes.set(xlim=(-0.8, 1.6 * max(depth) + 0.8), ylim=(min(height) - 0.6, max(height) + 0.5))
     axes.axis("off")
-    for colour, label in ((BLUE, "operation"), (GREEN, "leaf")):
-        axes.scatter([], [], marker="s", color=colour, label=label)
+    for colour, mark, label in ((BLUE, "s", "operation"), (GREEN, "o", "leaf")):
+        axes.scatter([], [], marker=mark, color=colour, label=label)
     axes.plot([], [], color=GREY, label="backward goes this way")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
     return figure

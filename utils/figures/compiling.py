@@ -7,28 +7,45 @@ from matplotlib.figure import Figure
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, RED, SKY, new_figure
 
 GAP = 0.6  # of a box: the room that a break takes
+ROW = 15  # boxes side by side, as many as can be read at a page's width
 
 
 def captured_strips(stages: dict[str, Sequence[Sequence[str]]]) -> Figure:
     """One row a stage: a box for each captured operation, a gap with a dot wherever a graph ends and the next begins."""
-    longest = max(sum(map(len, graphs)) + GAP * (len(graphs) - 1) for graphs in stages.values())
-    fig, axes = new_figure(0.72 * longest + 1.6, 0.52 * len(stages) + 0.5)
-    for y, graphs in enumerate(stages.values()):
-        left = 0.0
-        for number, graph in enumerate(graphs):
-            if number:
-                axes.plot(left + GAP / 2, y, "o", color=RED, markersize=5)
-                left += GAP
-            for name in graph:
-                axes.barh(y, 0.96, left=left, height=0.7, align="center", color=SKY, edgecolor="white")
-                axes.text(left + 0.48, y, name, ha="center", va="center", fontsize=8, color=BLACK)
-                left += 1
-    axes.set_yticks(range(len(stages)), [f"{name}: {len(graphs)}" for name, graphs in stages.items()])
-    axes.set(xlim=(-0.2, longest + 0.2), ylim=(len(stages) - 0.4, -0.6), xticks=[])
+    rows = {f"{name}: {len(graphs)}": _wrapped(graphs) for name, graphs in stages.items()}
+    height = sum(1 + lines[-1][1] for lines in rows.values())
+    widest = max(left + width for lines in rows.values() for left, _, width, _ in lines)
+    fig, axes = new_figure(0.55 * widest + 1.2, 0.5 * height + 0.5)
+    top, ticks = 0, []
+    for lines in rows.values():
+        ticks.append(top)
+        for left, line, width, name in lines:
+            if name is None:
+                axes.plot(left + width / 2, top + line, "o", color=RED, markersize=5)
+                continue
+            axes.barh(top + line, 0.96, left=left, height=0.7, align="center", color=SKY, edgecolor="white")
+            size = 8 if len(name) <= 8 else 6.5
+            axes.text(left + 0.48, top + line, name, ha="center", va="center", fontsize=size, color=BLACK)
+        top += 1 + lines[-1][1]
+    axes.set_yticks(ticks, list(rows))
+    axes.set(xlim=(-0.2, widest + 0.2), ylim=(height - 0.4, -0.6), xticks=[])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     axes.set_title("stage: graphs (a dot is a break)", fontsize=10)
     return fig
+
+
+def _wrapped(graphs: Sequence[Sequence[str]]) -> list[tuple[float, int, float, str | None]]:
+    """(left, line, width, operation or None for a break) of each thing that a row shows; a line holds ROW boxes."""
+    things = [name for number, graph in enumerate(graphs) for name in ([None] if number else []) + list(graph)]
+    left, line, placed = 0.0, 0, []
+    for name in things:
+        width = GAP if name is None else 1
+        if left + width > ROW:
+            left, line = 0.0, line + 1
+        placed.append((left, line, width, name))
+        left += width
+    return placed
 
 
 def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]]) -> Figure:
@@ -50,7 +67,7 @@ def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]]) -> 
 
 def fused_kernels(operations: Sequence[str], kernels: int) -> Figure:
     """Above, a box for each operation that eager mode runs; below, the kernels that do the same, as wide together."""
-    fig, axes = new_figure(0.72 * len(operations) + 1.6, 1.7)
+    fig, axes = new_figure(0.62 * len(operations) + 1.4, 1.7)
     for left, name in enumerate(operations):
         axes.barh(0, 0.94, left=left, height=0.6, color=ORANGE, edgecolor=GREY)
         axes.text(left + 0.47, 0, name, ha="center", va="center", fontsize=8)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PURPLE, RED, SKY, filled, new_figure, signs
 
 COLOURS = (RED, ORANGE, GREEN, PURPLE, BLUE, SKY, GREY, BLACK)
 CURVES = (GREEN, RED, BLACK, ORANGE, PURPLE, SKY, BLUE)
@@ -13,8 +13,8 @@ CURVES = (GREEN, RED, BLACK, ORANGE, PURPLE, SKY, BLUE)
 def gradient_norms(norms: dict[str, Sequence[float]]) -> Figure:
     """Norm of the gradient of each weight matrix, first layer to last, one line a network; logarithmic."""
     fig, axes = new_figure(7.4, 3.4)
-    for (name, values), colour in zip(norms.items(), COLOURS, strict=False):
-        axes.plot(range(1, len(values) + 1), values, "o-", color=colour, markersize=3.5, lw=1.4, label=name)
+    for (name, values), colour, mark in zip(norms.items(), COLOURS, MARKERS, strict=False):
+        axes.plot(range(1, len(values) + 1), values, mark + "-", color=colour, markersize=4, lw=1.4, label=name)
     axes.set(yscale="log", xlabel="weight matrix, from the input to the output", ylabel="norm of the gradient")
     axes.set_xticks(range(1, max(map(len, norms.values())) + 1, 2))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
@@ -48,9 +48,10 @@ def step_shares(nanoseconds: dict[str, int], computing: int) -> Figure:
     total = sum(nanoseconds.values())
     fig, axes = new_figure(7.4, 1.9)
     left = 0.0
-    for (name, spent), colour in zip(nanoseconds.items(), (SKY, BLUE, ORANGE, GREEN, GREY), strict=True):
+    colours = (SKY, BLUE, ORANGE, GREEN, GREY)
+    for place, ((name, spent), colour) in enumerate(zip(nanoseconds.items(), colours, strict=True)):
         width = spent / 1e6
-        axes.barh(1, width, left=left, color=colour, label=f"{name} {spent / total:.0%}")
+        axes.barh(1, width, left=left, label=f"{name} {spent / total:.0%}", **filled(place, colour))
         left += width
     axes.barh(0, computing / 1e6, color=BLACK, height=0.5)
     axes.text(computing / 1e6, 0, f"  {computing / total:.0%}", va="center", fontsize=9)
@@ -64,7 +65,8 @@ def loss_curves(curves: dict[str, Sequence[float]]) -> Figure:
     """Training loss by step of several runs, logarithmic; the first drawn thick, the one to compare with."""
     fig, axes = new_figure(7.6, 3.6)
     for place, ((name, losses), colour) in enumerate(zip(curves.items(), CURVES, strict=False)):
-        axes.plot(losses, color=colour, lw=1.4 if place else 3.2, label=name, zorder=3 if place else 2)
+        look = {"lw": 1.4, "zorder": 3, **signs(place, losses)} if place else {"lw": 3.2, "zorder": 2}
+        axes.plot(losses, color=colour, label=name, **look)
     axes.set(xlabel="step", ylabel="training loss, nats", xlim=(0, len(losses) - 1), yscale="log")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return fig

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
 
 FIELD_COLOURS = {"sign": RED, "exponent": YELLOW, "mantissa": SKY, "ignored": PALE}
 LINE_COLOURS = (BLACK, ORANGE, BLUE, GREEN, PURPLE)
@@ -17,7 +17,7 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
     are drawn as ignored. ValueError if a string is shorter than its fields.
     """
     longest = max(len(digits) for _, digits, *_ in rows)
-    fig, axes = new_figure(0.155 * longest + 2.6, 0.42 * len(rows) + 0.6)
+    fig, axes = new_figure(0.1 * longest + 2.4, 0.36 * len(rows) + 0.6)
     for row, (name, digits, exponent, mantissa, number) in enumerate(rows):
         used = 1 + exponent + mantissa
         if len(digits) < used:
@@ -27,14 +27,14 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
             box = plt.Rectangle((place, row - 0.38), 1, 0.76, facecolor=FIELD_COLOURS[field], edgecolor="white", lw=0.7)
             axes.add_patch(box)
             ink = GREY if field == "ignored" else BLACK
-            axes.text(place + 0.5, row, digit, ha="center", va="center_baseline", fontsize=7.5, color=ink)
-        axes.text(-0.6, row, name, ha="right", va="center", fontsize=10)
+            axes.text(place + 0.5, row, digit, ha="center", va="center_baseline", fontsize=7, color=ink)
+        axes.text(-0.6, row, name, ha="right", va="center", fontsize=9)
         text = f"1 + {exponent} + {mantissa}   {number:.10g}"
-        axes.text(len(digits) + 0.8, row, text, va="center", fontsize=9)
+        axes.text(len(digits) + 0.8, row, text, va="center", fontsize=8)
     for field, colour in FIELD_COLOURS.items():
         axes.scatter([], [], marker="s", s=60, color=colour, edgecolor=GREY, linewidth=0.4, label=field)
     axes.legend(loc="lower right", ncols=2, fontsize=9)
-    axes.set(xlim=(-4.5, longest + 12), ylim=(len(rows) - 0.4, -0.6))
+    axes.set(xlim=(-5, longest + 18), ylim=(len(rows) - 0.4, -0.6))
     axes.set_axis_off()
     return fig
 
@@ -77,12 +77,11 @@ def staircase(x: np.ndarray, rounded: np.ndarray, ties: np.ndarray) -> Figure:
 def rounding_error(powers: np.ndarray, worst: dict[str, np.ndarray]) -> Figure:
     """The largest relative rounding error of each format from 2^power up to the next power of two; NaN: not drawn."""
     fig, axes = new_figure(8.0, 3.8)
-    styles = zip(
-        worst.items(), LINE_COLOURS, (5, 1.4, 1.4, 1.4, 1.4), strict=False
-    )  # the first is wide: others may lie on it
-    for (name, error), colour, width in styles:
-        alpha = 0.3 if width > 2 else 1
-        axes.plot(powers, error, ".-", color=colour, linewidth=width, markersize=4, alpha=alpha, label=name)
+    for place, ((name, error), colour) in enumerate(zip(worst.items(), LINE_COLOURS, strict=False)):
+        look = {"marker": MARKERS[place], "markersize": 4, "linewidth": 1.4}
+        if place == 0:  # wide: others may lie on it
+            look = {"linewidth": 5, "alpha": 0.3}
+        axes.plot(powers, error, color=colour, label=name, **look)
     axes.axhline(1, color=GREY, linewidth=0.8, linestyle=":")
     axes.text(powers[-1], 1.15, "everything becomes 0", ha="right", fontsize=8, color=GREY)
     axes.set(yscale="log", xlabel="magnitude: 2 to the power of", ylabel="largest relative error", ylim=(2e-4, 3))
@@ -109,7 +108,7 @@ def trajectories(paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray) -> F
     axes.plot([], [], color=SKY, label=f"stochastic, {paths.shape[1]} weights")
     axes.plot(paths.mean(axis=1), color=BLUE, linewidth=1.6, label="their mean")
     axes.plot(exact, color=BLACK, linewidth=1.2, linestyle="--", label="exact")
-    axes.plot(nearest, color=RED, linewidth=2, label="to nearest")
+    axes.plot(nearest, "-.", color=RED, linewidth=2, label="to nearest")
     axes.set(xlabel="step", ylabel="weight", ylim=(0.35, 1.05))
     axes.legend(loc="lower left")
     return fig
@@ -124,10 +123,11 @@ def windows(values: dict[str, np.ndarray], limits: tuple[float, float, float]) -
     fig, axes = new_figure(7.6, 3.2)
     axes.axvspan(normal, largest, color=SKY, alpha=0.4, linewidth=0, label="normal range")
     axes.axvspan(smallest, normal, color=SKY, alpha=0.18, linewidth=0, label="subnormals")
-    for (label, logs), colour in zip(values.items(), (RED, BLUE), strict=False):
+    for (label, logs), colour, dash in zip(values.items(), (RED, BLUE), ("--", "-"), strict=False):
         inside = float((logs >= smallest - 1).mean())
         bins = np.arange(np.floor(logs.min()), np.ceil(logs.max()) + 0.25, 0.25)
-        axes.hist(logs, bins=bins, histtype="step", color=colour, linewidth=1.6, label=f"{label}: {inside:.0%} survive")
+        look = {"histtype": "step", "color": colour, "linewidth": 1.6, "linestyle": dash}
+        axes.hist(logs, bins=bins, label=f"{label}: {inside:.0%} survive", **look)
     axes.set(xlim=(-24, 12), yticks=[], xlabel="magnitude: 2 to the power of")
     axes.legend(loc="upper left", fontsize=9)
     return fig

@@ -3,11 +3,12 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
 
 SERIES = (SKY, ORANGE, GREEN, PURPLE, YELLOW, RED)
 LINES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 STYLES = ("-", "-", "-", "--", "-.", ":")  # so that roofs of one height stay apart
+RIDGES = "osD^vP"
 STEPS = "kMGTPE"  # thousand, million, …
 
 
@@ -39,10 +40,11 @@ def shares(rows: dict[str, dict[str, float]], title: str = "") -> Figure:
     fig, axes = new_figure(7.4, 0.55 * len(rows) + 1.3)
     parts = list(next(iter(rows.values())))
     left = np.zeros(len(rows))
-    for part, colour in zip(parts, SERIES, strict=False):
+    for place, (part, colour) in enumerate(zip(parts, SERIES, strict=False)):
         widths = np.array([100 * row[part] / sum(row.values()) for row in rows.values()])
-        bars = axes.barh(list(rows), widths, left=left, color=colour, label=part)
-        axes.bar_label(bars, [f"{w:.1f} %" if w >= 6 else "" for w in widths], label_type="center", fontsize=9)
+        bars = axes.barh(list(rows), widths, left=left, label=part, **filled(place, colour))
+        written = [f"{w:.1f} %" if w >= 6 else "" for w in widths]
+        axes.bar_label(bars, written, label_type="center", fontsize=9, bbox=plate(colour))
         left += widths
     axes.set(xlim=(0, 100), xlabel="share, %")
     axes.set_title(title, loc="left")
@@ -56,12 +58,12 @@ def anatomy(steps: dict[str, dict[str, float]]) -> Figure:
     fig, axes = new_figure(7.4, 0.45 * len(steps) + 1.5)
     parts = list(dict.fromkeys(part for step in steps.values() for part in step))
     left = np.zeros(len(steps))
-    for part, colour in zip(parts, SERIES, strict=False):
+    for place, (part, colour) in enumerate(zip(parts, SERIES, strict=False)):
         widths = np.array([step.get(part, 0) for step in steps.values()], dtype=float)
-        axes.barh(list(steps), widths, left=left, color=colour, label=part)
+        axes.barh(list(steps), widths, left=left, label=part, **filled(place, colour))
         left += widths
     for row, total in enumerate(left):
-        axes.text(total + 0.08, row, f"{total:.3g}", va="center")
+        axes.text(total + 0.08, row, f"{total:.3g}", va="center", bbox=plate(), zorder=3)
     axes.axvline(6, color=GREY, linestyle=":", linewidth=1)
     axes.set(xlabel="FLOPs for each weight and token", xlim=(0, 1.12 * left.max()))
     axes.invert_yaxis()
@@ -111,16 +113,19 @@ def roofline(
     ridges = {label: peak / bandwidth for label, (peak, bandwidth) in machines.items()}
     intensities = [*ridges.values(), *(x for x, _ in points.values())]
     left, right = min(0.05, *intensities), 12 * max(intensities)
-    for (label, (peak, bandwidth)), colour, style in zip(machines.items(), LINES, STYLES, strict=False):
+    looks = zip(LINES, STYLES, RIDGES, strict=True)
+    for (label, (peak, bandwidth)), (colour, style, mark) in zip(machines.items(), looks, strict=False):
         ridge = ridges[label]
         name = f"{label}: {short(peak, 'FLOP/s')}, {short(bandwidth, 'B/s')}, ridge at {ridge:.3g}"
-        axes.plot([left, ridge, right], [left * bandwidth, peak, peak], style, color=colour, linewidth=2, label=name)
-        axes.plot([ridge], [peak], "o", color=colour, markersize=5)
+        roof, sign = ([left, ridge, right], [left * bandwidth, peak, peak]), {"marker": mark, "markevery": [1]}
+        axes.plot(*roof, linestyle=style, color=colour, linewidth=2, label=name, markersize=7, **sign)
     for number, (label, (x, rate)) in enumerate(points.items()):  # labels by turns below right and above left
         place, side = ((-6, 6), "right") if number % 2 else ((7, -10), "left")
         axes.plot([x], [rate], "D", color=BLACK, markersize=4)
-        axes.annotate(label, (x, rate), xytext=place, textcoords="offset points", ha=side, fontsize=8)
-    axes.set(xscale="log", yscale="log", xlim=(left, right))
+        style = {"textcoords": "offset points", "ha": side, "fontsize": 8, "bbox": plate() | {"alpha": 0.8}}
+        axes.annotate(label, (x, rate), xytext=place, zorder=3, **style)
+    lowest = min([left * bandwidth for _, bandwidth in machines.values()] + [rate for _, rate in points.values()])
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(lowest / 5, None))
     axes.set(xlabel="arithmetic intensity, FLOP/byte", ylabel="FLOP/s")
     axes.set_title(title, loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=8, frameon=False)

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, RED, SKY, new_figure, plate
 
 
 def image_columns(columns: dict[str, np.ndarray]) -> Figure:
@@ -22,10 +22,12 @@ def image_columns(columns: dict[str, np.ndarray]) -> Figure:
 def epoch_curves(curves: dict[str, list[list[float]]], ylabel: str) -> Figure:
     """Something measured once an epoch; `curves`: label -> one list per seed, drawn in one colour per label."""
     fig, axes = new_figure(7.0, 3.0)
-    for (label, seeds), colour in zip(curves.items(), (BLUE, RED, GREEN, ORANGE), strict=False):
+    for (label, seeds), colour, mark in zip(curves.items(), (BLUE, RED, GREEN, ORANGE), MARKERS, strict=False):
         for k, values in enumerate(seeds):
             name = label if k == 0 else None
-            axes.plot(range(1, len(values) + 1), values, "o-", color=colour, markersize=4, alpha=0.8, label=name)
+            axes.plot(
+                range(1, len(values) + 1), values, mark + "-", color=colour, markersize=4.5, alpha=0.8, label=name
+            )
     epochs = max(len(values) for seeds in curves.values() for values in seeds)
     axes.set(xlabel="epoch", ylabel=ylabel, xticks=range(1, epochs + 1))
     axes.legend()
@@ -62,12 +64,13 @@ def mistakes(images: np.ndarray, captions: list[str]) -> Figure:
 def norms_watched(norms: dict[str, list[float]], limit: float) -> Figure:
     """The gradient's norm before clipping, by step; `limit` is where clipping would begin."""
     fig, axes = new_figure(7.0, 3.0)
-    for (label, values), colour in zip(norms.items(), (SKY, RED), strict=False):
-        axes.plot(range(1, len(values) + 1), values, ".", color=colour, markersize=3, label=label)
+    for (label, values), colour, mark in zip(norms.items(), (SKY, RED), "ox", strict=False):
+        axes.plot(range(1, len(values) + 1), values, mark, color=colour, markersize=4, label=label)
     axes.axhline(limit, color=BLACK, linewidth=1.2)
-    axes.annotate(f"limit {limit:g}", (0.01, limit), xycoords=("axes fraction", "data"), va="top", fontsize=9)
+    axes.annotate(f"limit {limit:g}", (0.01, limit), xycoords=("axes fraction", "data"), xytext=(0, -4),
+                  textcoords="offset points", va="top", fontsize=9, bbox=plate())  # fmt: skip
     axes.set(xlabel="step", ylabel="norm of the gradient", ylim=(0, None))
-    axes.legend(loc="upper right", markerscale=4)
+    axes.legend(loc="upper right", markerscale=1.5)
     return fig
 
 

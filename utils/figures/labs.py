@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLUE, GREEN, GREY, PURPLE, RED, new_figure
+from utils.figures.style import BLUE, GREEN, GREY, PURPLE, RED, new_figure, signs
 
 LINES = (BLUE, RED, GREEN, PURPLE)
 
@@ -41,8 +41,10 @@ def stream_scales(streams: dict[str, Sequence[float]]) -> Figure:
             f"streams of different lengths, {lengths}: give each one scale before the blocks and one after each"
         )
     fig, axes = new_figure(7.4, 3.4)
-    for (label, scales), colour in zip(streams.items(), LINES, strict=False):
-        axes.plot(range(len(scales)), scales, color=colour, lw=2, label=f"{label}: {scales[-1]:.3g}")
+    for place, ((label, scales), colour) in enumerate(zip(streams.items(), LINES, strict=False)):
+        axes.plot(
+            range(len(scales)), scales, color=colour, lw=2, label=f"{label}: {scales[-1]:.3g}", **signs(place, scales)
+        )
     axes.set(yscale="log", xlim=(0, len(scales) - 1), xlabel="block", ylabel="root mean square of the stream")
     fig.legend(loc="outside upper center", ncols=len(streams), frameon=False)
     return fig

@@ -9,10 +9,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure, plate
 
 VERBS = {"f": "forward", "z": "zero", "b": "backward", "c": "clip", "s": "step"}
 OUTCOMES = {"right": GREEN, "clip inert": SKY, "never trains": GREY, "raises": RED, "trains wrongly": PURPLE}
+PATTERNS = {"right": "", "clip inert": "", "never trains": "/", "raises": "x", "trains wrongly": "."}
 
 
 def order_tiles(outcomes: dict[str, str]) -> Figure:
@@ -20,22 +21,26 @@ def order_tiles(outcomes: dict[str, str]) -> Figure:
 
     outcomes: order, a string of f z b c s -> a key of OUTCOMES; 24 orders fill three columns of eight.
     """
-    figure, axes = new_figure(10.5, 3.8)
+    figure, axes = new_figure(8.6, 3.8)
     ranked = sorted(outcomes.items(), key=lambda item: list(OUTCOMES).index(item[1]))
     rows = -(-len(ranked) // 3)
     for place, (order, outcome) in enumerate(ranked):
         column, row = divmod(place, rows)
         for i, verb in enumerate(order):
-            axes.add_patch(plt.Rectangle((6 * column + i - 0.48, -row - 0.3), 0.96, 0.6, color=OUTCOMES[outcome]))
-            ink = "black" if outcome == "clip inert" else "white"
-            axes.text(6 * column + i, -row, VERBS[verb], ha="center", va="center", fontsize=7.5, color=ink)
+            look = {"facecolor": OUTCOMES[outcome], "hatch": PATTERNS[outcome], "edgecolor": "white", "linewidth": 0}
+            axes.add_patch(plt.Rectangle((6 * column + i - 0.48, -row - 0.3), 0.96, 0.6, **look))
+            ink = BLACK if outcome == "clip inert" else "white"
+            style = {"ha": "center", "va": "center", "fontsize": 6.8, "bbox": plate(OUTCOMES[outcome])}
+            axes.text(6 * column + i, -row, VERBS[verb], color=ink, **style)
+    keys = []
     for outcome, colour in OUTCOMES.items():
         count = sum(o == outcome for o in outcomes.values())
         if count:
-            axes.scatter([], [], marker="s", color=colour, label=f"{count} {outcome}")
+            look = {"facecolor": colour, "hatch": PATTERNS[outcome], "edgecolor": "white", "linewidth": 0}
+            keys.append(plt.Rectangle((0, 0), 1, 1, label=f"{count} {outcome}", **look))
     axes.set(xlim=(-0.7, 16.7), ylim=(0.6 - rows, 0.7))
     axes.axis("off")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(OUTCOMES))
+    axes.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(OUTCOMES))
     return figure
 
 
@@ -60,15 +65,18 @@ def memory_over_steps(trace: list[int], ends: list[int], unit_bytes: int) -> Fig
     """
     figure, axes = new_figure(9.0, 3.4)
     live = [bytes_alive / unit_bytes for bytes_alive in trace]
+    top = 1.12 * max(live)
     tints = {"forward": SKY, "backward": ORANGE, "step": GREEN, "zero": GREY}
     for place, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         name = list(tints)[place % 4]
-        axes.axvspan(start, end, color=tints[name], alpha=0.25, linewidth=0, label=name if place < 4 else None)
+        axes.axvspan(start, end, color=tints[name], alpha=0.25, linewidth=0)
+        axes.axvline(end, color=GREY, linewidth=0.8, linestyle=":")
+        style = {"ha": "center", "va": "bottom", "fontsize": 8, "rotation": 0 if end - start > len(live) / 25 else 90}
+        axes.text((start + end) / 2, 1.02 * top, name, **style)
     axes.step(range(1, len(live) + 1), live, color=BLACK, linewidth=1.2, where="mid")
     peak = max(range(len(live)), key=live.__getitem__)
     axes.annotate(f"peak {live[peak]:.2f}", (peak + 1, live[peak]), xytext=(4, 2), textcoords="offset points")
-    axes.set(xlabel="operation", ylabel="live memory / weights", xlim=(0, len(live)), ylim=(0, max(live) * 1.12))
-    axes.legend(loc="upper left", ncols=4, fontsize=8)
+    axes.set(xlabel="operation", ylabel="live memory / weights", xlim=(0, len(live)), ylim=(0, top))
     return figure
 
 
@@ -87,9 +95,9 @@ def schedule_units(per_epoch: list[float], per_batch: list[float]) -> Figure:
 def ragged_errors(tails: list[int], curves: dict[str, list[list[float]]]) -> Figure:
     """Relative gradient error against the size of the last piece. curves: label -> one list of errors for each tail."""
     figure, axes = new_figure(7.5, 3.2)
-    for (label, errors), colour in zip(curves.items(), (ORANGE, BLUE), strict=False):
+    for (label, errors), colour, mark in zip(curves.items(), (ORANGE, BLUE), "os", strict=False):
         means = [sum(each) / len(each) for each in errors]
-        axes.plot(tails, means, "o-", color=colour, label=label)
+        axes.plot(tails, means, mark + "-", color=colour, label=label)
         axes.fill_between(
             tails, [min(e) for e in errors], [max(e) for e in errors], color=colour, alpha=0.2, linewidth=0
         )
@@ -161,14 +169,11 @@ def decision_film(frames, points, labels, extent: float, seconds_per_frame: floa
     frames: [(probabilities (H, W, 3) over the square from -extent to extent, accuracy), …]; points (N, 2) with labels (N,)
     are drawn into every frame.
     """
-    colours = np.array([to_rgb(colour) for colour in (SKY, ORANGE, GREEN)])
     pictures = []
     for epoch, (probabilities, accuracy) in enumerate(frames, start=1):
         fig, axes = new_figure(3.6, 3.8)
-        axes.imshow(0.2 + 0.8 * (probabilities @ colours), origin="lower", extent=[-extent, extent] * 2)
-        for label, marker in enumerate("os^"):
-            axes.plot(*points[labels == label].T, marker, color=BLACK, markersize=2.5, markerfacecolor="white", mew=0.5)
-        axes.set(xticks=[], yticks=[], title=f"epoch {epoch:2d}: {accuracy:.1%} of validation points")
+        _beliefs(axes, probabilities, points, labels, extent)
+        axes.set_title(f"epoch {epoch:2d}: {accuracy:.1%} of validation points")
         png = io.BytesIO()
         fig.savefig(png, format="png", dpi=90)
         pictures.append(Image.open(png).convert("RGB").quantize(48, dither=Image.Dither.NONE))
@@ -176,6 +181,25 @@ def decision_film(frames, points, labels, extent: float, seconds_per_frame: floa
     times = [round(1000 * seconds_per_frame)] * (len(pictures) - 1) + [2000]  # the last frame stays longer
     pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)
     return Film(file.getvalue(), f"decision regions over {len(frames)} epochs")
+
+
+def decision_panels(frames, points, labels, extent: float) -> Figure:
+    """Some frames of decision_film beside each other; frames: {"epoch 1": (probabilities, accuracy), …}."""
+    fig, panels = new_figure(2.5 * len(frames), 2.75, ncols=len(frames), squeeze=False)
+    for axes, (name, (probabilities, accuracy)) in zip(panels[0], frames.items(), strict=True):
+        _beliefs(axes, probabilities, points, labels, extent, interpolation="none")  # an SVG keeps it as small as it is
+        axes.set_title(f"{name}: {accuracy:.1%} right")
+    return fig
+
+
+def _beliefs(axes, probabilities, points, labels, extent: float, interpolation: str | None = None) -> None:
+    """The plane, coloured by what a classifier believes of each place, and the points with their true classes."""
+    colours = np.array([to_rgb(colour) for colour in (SKY, YELLOW, GREEN)])  # three greys too
+    square = {"origin": "lower", "extent": [-extent, extent] * 2, "interpolation": interpolation}
+    axes.imshow(0.2 + 0.8 * (probabilities @ colours), **square)
+    for label, marker in enumerate("os^"):
+        axes.plot(*points[labels == label].T, marker, color=BLACK, markersize=2.5, markerfacecolor="white", mew=0.5)
+    axes.set(xticks=[], yticks=[])
 
 
 def text_curve(train: list[tuple[int, float]], val: tuple[int, float], opponents: dict[str, float]) -> Figure:

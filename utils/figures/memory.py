@@ -4,9 +4,23 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    YELLOW,
+    filled,
+    new_figure,
+    plate,
+)
 
 COLOURS = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, GREY)
+LAYERS = ("", "\\\\\\", "", "", "///", "")  # where two layers that touch are the same grey
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
 
 
@@ -28,7 +42,8 @@ def step_timeline(parts: dict[str, Sequence[int]], phases: dict[str, int]) -> Fi
     scale, unit = unit_of(max(total))
     fig, axes = new_figure(7.4, 3.9)
     layers = [[value / scale for value in series] for series in parts.values()]
-    axes.stackplot(range(len(total)), layers, labels=list(parts), colors=COLOURS[: len(parts)], step="post", lw=0)
+    looks = {"colors": COLOURS[: len(parts)], "hatch": LAYERS, "edgecolor": "white", "lw": 0}
+    axes.stackplot(range(len(total)), layers, labels=list(parts), step="post", **looks)
     top = max(total) / scale
     for name, start in phases.items():
         axes.axvline(start, color=BLACK, lw=0.8, ls=":")
@@ -55,8 +70,9 @@ def law_fit(predicted: Sequence[int], measured: Sequence[int], unseen: tuple[int
     dots.set(xscale="log", yscale="log", xlabel="bytes by the law", ylabel="bytes measured")
     dots.legend(loc="upper left", frameon=False)
     tokens = terms["T"]
-    for (label, values), colour in zip(((k, v) for k, v in terms.items() if k != "T"), COLOURS, strict=False):
-        lines.plot(tokens, [value / 1e9 for value in values], "o-", color=colour, markersize=3.5, label=label)
+    drawn = zip(((k, v) for k, v in terms.items() if k != "T"), COLOURS, "os^D", strict=False)
+    for (label, values), colour, mark in drawn:
+        lines.plot(tokens, [value / 1e9 for value in values], mark + "-", color=colour, markersize=4, label=label)
     lines.set(xscale="log", yscale="log", xlabel="tokens T", ylabel="GB kept by one layer")
     lines.set_xticks(tokens, [f"{t:,}" for t in tokens], fontsize=8)
     lines.minorticks_off()
@@ -107,11 +123,12 @@ def memory_budget(bars: dict[str, dict[str, int]], cards: dict[str, int]) -> Fig
     for row, bar in enumerate(bars.values()):
         left = 0.0
         for part, nbytes in bar.items():
-            colour = COLOURS[parts.index(part) % len(COLOURS)]
-            axes.barh(row, nbytes / 1e9, left=left, color=colour, label=part, edgecolor=PALE, lw=0.5)
+            place = parts.index(part)
+            look = filled(place, COLOURS[place % len(COLOURS)])
+            axes.barh(row, nbytes / 1e9, left=left, label=part, **look)
             left += nbytes / 1e9
         end = left + 0.01 * longest / 1e9
-        axes.text(end, row, f"{left:,.1f} GB", va="center", fontsize=9, bbox={"color": "white", "pad": 0.5})
+        axes.text(end, row, f"{left:,.1f} GB", va="center", fontsize=9, bbox=plate(), zorder=3)
     for name, size in cards.items():
         axes.axvline(size / 1e9, color=RED, lw=1.2, ls="--")
         axes.text(size / 1e9, -0.75, f"{name} ", ha="right", fontsize=9, color=RED)

@@ -5,7 +5,21 @@ from math import isfinite
 
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    HATCHES,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    YELLOW,
+    new_figure,
+    plate,
+    signs,
+)
 
 # The largest and the smallest number above zero that a float holds, subnormal ones included.
 EDGES = {"fp16": (65_504.0, 2.0**-24), "fp32": (3.4028234663852886e38, 2.0**-149)}
@@ -44,13 +58,13 @@ def activation_scales(stacks: dict[str, Sequence[float]]) -> Figure:
     """
     fig, axes = new_figure(7.4, 4.0)
     longest = max(map(len, stacks.values()))
-    for (label, scales), colour in zip(stacks.items(), LINES, strict=False):
+    for place, ((label, scales), colour) in enumerate(zip(stacks.items(), LINES, strict=False)):
         usable = [scale if isfinite(scale) and scale > 0 else float("nan") for scale in scales]
-        axes.plot(range(1, len(scales) + 1), usable, color=colour, lw=2, label=label)
+        axes.plot(range(1, len(scales) + 1), usable, color=colour, lw=2, label=label, **signs(place, usable))
     for name, (largest, smallest) in EDGES.items():
-        place = {"textcoords": "offset points", "fontsize": 8, "color": GREY}
-        axes.annotate(f"{name}, largest: {largest:.1e}", (longest, largest), (0, 3), ha="right", **place)
-        axes.annotate(f"{name}, smallest: {smallest:.1e}", (1, smallest), (4, -10), **place)
+        style = {"textcoords": "offset points", "fontsize": 8, "bbox": plate() | {"alpha": 0.8}}
+        axes.annotate(f"{name}, largest: {largest:.1e}", (longest, largest), (0, 4), ha="right", **style)
+        axes.annotate(f"{name}, smallest: {smallest:.1e}", (1, smallest), (4, -11), **style)
         for edge in (largest, smallest):
             axes.axhline(edge, color=GREY, lw=1, ls="--")
     axes.set(yscale="log", xlim=(1, longest), ylim=(1e-54, 1e45), xlabel="layer", ylabel="root mean square")
@@ -69,7 +83,8 @@ def shares_by_width(widths: Sequence[int], shares: dict[str, Sequence[float]]) -
     if wrong:
         raise ValueError(f"{len(widths)} widths, but {wrong}: give every part one share per width")
     fig, axes = new_figure(7.4, 3.4)
-    axes.stackplot(widths, list(shares.values()), labels=list(shares), colors=PARTS[: len(shares)], lw=0)
+    looks = {"colors": PARTS[: len(shares)], "hatch": HATCHES, "edgecolor": "white", "lw": 0}
+    axes.stackplot(widths, list(shares.values()), labels=list(shares), **looks)
     ticks = [w for w in (128, 256, 512, 768, 1600, 4096, 8192) if widths[0] <= w <= widths[-1]]
     axes.set(xscale="log", xlim=(widths[0], widths[-1]), ylim=(0, 100), xlabel="width d", ylabel="% of the parameters")
     axes.set_xticks(ticks, [f"{w:,}" for w in ticks])

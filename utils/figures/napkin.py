@@ -3,9 +3,10 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
 
 LINES = (BLUE, RED, GREEN, PURPLE)
+DASHES = ("-", "--", "-.", (0, (6, 1, 1, 1, 1, 1)))
 PARTS = (SKY, ORANGE, GREEN, YELLOW, PURPLE, RED)
 ON_WHITE = {"fontsize": 8, "bbox": {"color": "white", "pad": 0.5, "alpha": 0.85}}  # readable where lines cross
 
@@ -33,15 +34,16 @@ def model_against_data(
     parameters = np.geomspace(1e8, 1e12, 200)
     axes.plot(parameters, tokens_per_parameter * parameters, ":", color=BLACK, linewidth=1)
     axes.text(1.2e8, 3.2e9, f"{tokens_per_parameter:g} tokens a parameter", fontsize=8, rotation=31, va="bottom")
-    for (label, flops), colour in zip(budgets.items(), LINES, strict=False):
+    for (label, flops), colour, dash in zip(budgets.items(), LINES, DASHES, strict=False):
         best = (flops / (6 * tokens_per_parameter)) ** 0.5
-        axes.plot(parameters, same_compute(flops, parameters), color=colour, label=f"{label}: {flops:.3g} FLOPs")
+        tokens, name = same_compute(flops, parameters), f"{label}: {flops:.3g} FLOPs"
+        axes.plot(parameters, tokens, color=colour, linestyle=dash, label=name)
         axes.plot(best, tokens_per_parameter * best, "o", color=colour)
         place = {"xytext": (9, 0), "textcoords": "offset points", "va": "center"}
         axes.annotate(f"{best / 1e9:.3g}B", (best, tokens_per_parameter * best), color=colour, **place, **ON_WHITE)
     for label, wall in walls.items():
         axes.axvline(wall, color=GREY, linewidth=1)
-        axes.text(wall, 1.4e8, f" {label}", rotation=90, fontsize=8, color=GREY, ha="right", va="bottom")
+        axes.text(wall, 1.4e8, f" {label}", rotation=90, color=GREY, ha="right", va="bottom", **ON_WHITE)
     for label, (size, tokens) in models.items():
         axes.plot(size, tokens, "^", color=ORANGE, markersize=6)
         axes.annotate(label, (size, tokens), xytext=(-6, 6), textcoords="offset points", ha="right", **ON_WHITE)
@@ -55,8 +57,8 @@ def days_by_mfu(runs: dict[str, float], marks: dict[str, tuple[float, float]]) -
     """Days of a run against MFU. runs: label -> days at an MFU of 1; marks: label -> (MFU, days at it)."""
     fig, axes = new_figure(7.4, 3.4)
     shares = np.linspace(0.1, 1, 200)
-    for (label, days), colour in zip(runs.items(), LINES, strict=False):
-        axes.plot(shares, days / shares, color=colour, label=label)
+    for (label, days), colour, dash in zip(runs.items(), LINES, DASHES, strict=False):
+        axes.plot(shares, days / shares, color=colour, linestyle=dash, label=label)
     for label, (share, days) in marks.items():
         axes.plot(share, days, "o", color=BLACK, markersize=5)
         text = f"{label}: {share:.3g}, {days:,.1f} days"
@@ -103,16 +105,19 @@ def stacked_bars(
         raise ValueError(f"the bars need the same parts in the same order, not {sorted(set(names))}")
     fig, axes = new_figure(7.4, 0.45 * len(bars) + 1.3)
     starts = np.zeros(len(bars))
-    for part, colour in zip(names[0], PARTS, strict=False):
+    for place, (part, colour) in enumerate(zip(names[0], PARTS, strict=False)):
         widths = np.array([parts[part] for parts in bars.values()])
-        axes.barh(list(bars), widths, left=starts, color=colour, label=part)
+        axes.barh(list(bars), widths, left=starts, label=part, **filled(place, colour))
         starts += widths
     for row, (label, total) in enumerate(zip(bars, starts, strict=True)):
-        axes.text(total, row, f"  {ends[label]}" if ends else f"  {total:,.4g} {unit}", va="center", fontsize=9)
+        end, style = ends[label] if ends else f"{total:,.4g} {unit}", {"va": "center", "fontsize": 9, "bbox": plate()}
+        axes.annotate(end, (total, row), xytext=(6, 0), textcoords="offset points", **style)
     if limit is not None:
         axes.axvline(limit, color=BLACK, linewidth=1)
         axes.text(limit, -0.62, f" {limit_label}", fontsize=8, va="bottom")
     axes.set(xlabel=unit, xlim=(0, 1.25 * starts.max()))
+    if "%" in unit:
+        axes.set_xticks(range(0, 101, 20))
     axes.invert_yaxis()
     fig.legend(loc="outside lower center", ncols=len(names[0]), fontsize=8, frameon=False)
     return fig

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from utils.figures.loop import Film
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
@@ -20,10 +20,10 @@ def valley_frame(paths: dict[str, np.ndarray], step: int, curvatures: tuple[floa
     x, y = np.meshgrid(np.linspace(left, right, 120), np.linspace(low, high, 120))
     levels = 0.5 * (curvatures[0] * x**2 + curvatures[1] * y**2)
     axes.contour(x, y, levels, levels=np.geomspace(0.1, levels.max(), 9), colors=GREY, linewidths=0.5, alpha=0.7)
-    for (name, path), colour in zip(paths.items(), COLOURS, strict=False):
+    for (name, path), colour, mark in zip(paths.items(), COLOURS, MARKERS, strict=False):
         walked = path[: step + 1]
-        axes.plot(*walked.T, "-", color=colour, linewidth=1.3, label=name)
-        axes.plot(*walked[-1], "o", color=colour, markersize=6, markeredgecolor="white")
+        look = {"marker": mark, "markevery": [len(walked) - 1], "markersize": 7, "markeredgecolor": "white"}
+        axes.plot(*walked.T, "-", color=colour, linewidth=1.3, label=name, **look)
     axes.plot(0, 0, "+", color=BLACK, markersize=9)
     axes.set(xlim=(left, right), ylim=(low, high), xlabel="along the valley", ylabel="across", title=f"step {step}")
     axes.legend(loc="upper right", ncols=2, fontsize=8)
@@ -51,7 +51,7 @@ def spike(steps: dict[str, list[float]], at: int) -> Figure:
     The smallest step of all is written beside its place.
     """
     fig, axes = new_figure(7.4, 3.4)
-    styles = ((BLUE, "-", 1.5), (SKY, "-", 5), (RED, "-", 1.8), (ORANGE, "--", 2))
+    styles = ((BLUE, ":", 2), (SKY, "-", 5), (RED, "-", 1.8), (ORANGE, "--", 2))
     for (name, sizes), (colour, line, width) in zip(steps.items(), styles, strict=False):
         axes.plot(range(1, len(sizes) + 1), sizes, line, color=colour, linewidth=width, label=name)
     axes.axvline(at + 1, color=GREY, linestyle=":", linewidth=1)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure, signs
 
 COLOURS = (BLACK, ORANGE, GREEN, BLUE, RED, PURPLE, SKY)
 DTYPES = {"float32": SKY, "bfloat16": ORANGE, "float16": YELLOW, "float64": PURPLE}  # drawn in GREY if none of these
+PATTERNS = {"bfloat16": "///", "float16": "...", "float64": "xxx"}
 
 
 def dtype_table(columns: dict[str, dict[str, object]]) -> Figure:
@@ -19,13 +20,15 @@ def dtype_table(columns: dict[str, dict[str, object]]) -> Figure:
     names = list(next(iter(columns.values())))
     if any(list(column) != names for column in columns.values()):
         raise ValueError(f"columns of different operations: give each of {', '.join(columns)} the same")
-    fig, axes = new_figure(0.36 * len(names) + 1.2, 0.42 * len(columns) + 1.9)
+    fig, axes = new_figure(0.26 * len(names) + 1.1, 0.42 * len(columns) + 1.9)
     found = [[str(dtype).removeprefix("torch.") for dtype in column.values()] for column in columns.values()]
     for row, dtypes in enumerate(found):
         colours = [DTYPES.get(dtype, GREY) for dtype in dtypes]
-        axes.bar(range(len(names)), 0.86, 0.9, bottom=row - 0.43, color=colours)
+        patterns = [PATTERNS.get(dtype, "") for dtype in dtypes]
+        axes.bar(range(len(names)), 0.86, 0.9, bottom=row - 0.43, color=colours, hatch=patterns, edgecolor="white")
     for dtype in dict.fromkeys(dtype for dtypes in found for dtype in dtypes):
-        axes.bar([0], [0], color=DTYPES.get(dtype, GREY), label=dtype)
+        look = {"color": DTYPES.get(dtype, GREY), "hatch": PATTERNS.get(dtype, ""), "edgecolor": "white", "lw": 0}
+        axes.bar([0], [0], label=dtype, **look)
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=9)
     axes.set_yticks(range(len(columns)), list(columns))
     axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(len(columns) - 0.5, -0.5))
@@ -63,9 +66,10 @@ def gradient_histogram(panels: dict[str, Sequence[float]], edges: dict[str, floa
 def loss_curves(curves: dict[str, Sequence[float]], dashed: Sequence[str] = ()) -> Figure:
     """Loss against step, logarithmic; each curve has its last value in the legend; those named in `dashed` are dashed."""
     fig, axes = new_figure(7.4, 3.9)
-    for (name, losses), colour in zip(curves.items(), COLOURS, strict=False):
+    for place, ((name, losses), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
         style = (0, (5, 4)) if name in dashed else "-"
-        axes.plot(range(1, len(losses) + 1), losses, color=colour, ls=style, lw=1.7, label=f"{name}: {losses[-1]:.3g}")
+        look = {"color": colour, "ls": style, "lw": 1.7, **signs(place, losses)}
+        axes.plot(range(1, len(losses) + 1), losses, label=f"{name}: {losses[-1]:.3g}", **look)
     axes.set(yscale="log", xlabel="step", ylabel="training loss")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="after the last step")
     return fig

@@ -13,14 +13,14 @@ def ring_steps(states: Sequence[Sequence[Sequence[int]]]) -> Figure:
     states[step][rank][chunk]. Complete chunks are dark.
     """
     ranks = len(states[0])
-    fig, panels = new_figure(1.45 * len(states), 1.75, ncols=len(states), squeeze=False)
+    fig, panels = new_figure(1.2 * len(states), 1.6, ncols=len(states), squeeze=False)
     for number, (axes, rows) in enumerate(zip(panels[0], states, strict=True)):
         for rank, row in enumerate(rows):
             for chunk, count in enumerate(row):
                 colour = BLUE if count == ranks else SKY if count > 1 else PALE
                 axes.barh(rank, 0.92, left=chunk, height=0.92, color=colour)
                 ink = "white" if count == ranks else BLACK
-                axes.text(chunk + 0.46, rank, str(count), ha="center", va="center", color=ink, fontsize=9)
+                axes.text(chunk + 0.46, rank, str(count), ha="center", va="center", color=ink, fontsize=8)
         axes.set(xlim=(-0.1, ranks), ylim=(ranks - 0.4, -0.6), xticks=[], yticks=[])
         axes.set_title(f"step {number}" if number else "start", fontsize=10, loc="center")
         axes.spines[:].set_visible(False)

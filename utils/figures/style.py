@@ -1,4 +1,9 @@
-"""How every picture of the course looks: the palette, the font sizes, an empty figure in that style."""
+"""How every picture of the course looks: the palette, the font sizes, an empty figure in that style; and one as a file."""
+
+import io
+import re
+from collections.abc import Iterable
+from math import isfinite
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -9,6 +14,10 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
 )  # fmt: skip
 GREY, PALE = "#7F7F7F", "#F2F2F2"
 
+# The same order for those who see no colour, and in print: signs on lines, patterns in areas.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "...", "", "\\\\\\", "xxx")
+
 STYLE = {
     "figure.dpi": 110,
     "font.size": 10,
@@ -16,13 +25,52 @@ STYLE = {
     "axes.spines.right": False,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
-    "legend.frameon": False,
+    "legend.edgecolor": "white",  # no frame, but readable where lines pass behind it
+    "legend.framealpha": 0.85,
+    "hatch.linewidth": 0.8,
 }
+plt.rcParams.update(STYLE)  # for good: titles and legends are made after new_figure has returned
 
 
 def new_figure(width: float = 7.0, height: float = 3.2, **subplots) -> tuple[Figure, object]:
     """A figure of `width` by `height` inches in the course's style, and its axes as in plt.subplots."""
-    with plt.rc_context(STYLE):
-        fig, axes = plt.subplots(figsize=(width, height), layout="constrained", **subplots)
+    fig, axes = plt.subplots(figsize=(width, height), layout="constrained", **subplots)
     plt.close(fig)  # whoever returns it to a notebook shows it; pyplot would show the first one a second time
     return fig, axes
+
+
+# What makes an SVG the same each time: no random ids. Its text stays text, for search and for screen readers.
+SAME = {"svg.hashsalt": "honest-training-loop", "svg.fonttype": "none"}
+NUMBER = re.compile(r"-?\d+\.\d{3,}")
+LEADING = re.compile(r">( +)(?=[^\s<])")  # blanks before a label, which SVG would drop
+
+
+def svg(figure: Figure) -> bytes:
+    """A figure as SVG, the same bytes for the same picture: opaque, since it is shown on white pages and on black ones."""
+    file = io.StringIO()
+    with plt.rc_context(SAME):
+        figure.savefig(file, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
+    text = NUMBER.sub(lambda number: f"{float(number[0]):.2f}", file.getvalue())  # a hundredth of a point is no loss
+    text = LEADING.sub(lambda blanks: ">" + "\N{NO-BREAK SPACE}" * len(blanks[1]), text)
+    text = text.replace("'DejaVu Sans', 'Bitstream Vera Sans'", "'DejaVu Sans', Verdana")
+    return ("\n".join(line.rstrip() for line in text.splitlines()) + "\n").encode()
+
+
+def signs(place: int, values: Iterable[float], spacing: float = 0.14) -> dict:
+    """How to plot the line of `values` at `place` of several: with its own marker, now and then, not all at the same x.
+
+    A line without a finite value has no place for one, and matplotlib fails to find it.
+    """
+    if not any(map(isfinite, values)):
+        return {}
+    return {"marker": MARKERS[place % len(MARKERS)], "markevery": (0.03 * place, spacing), "markersize": 5}
+
+
+def filled(place: int, colour: str) -> dict:
+    """How to fill the part at `place` of several: with its own pattern, and a fine white line around it."""
+    return {"facecolor": colour, "hatch": HATCHES[place % len(HATCHES)], "edgecolor": "white", "linewidth": 0.5}
+
+
+def plate(colour: str = "white") -> dict:
+    """What lies behind a text so that it can be read on lines and patterns."""
+    return {"facecolor": colour, "edgecolor": "none", "pad": 1}

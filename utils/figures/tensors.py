@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
 
-READER_COLOURS = (SKY, ORANGE, GREEN, YELLOW, PURPLE, RED)
+READER_COLOURS = (SKY, YELLOW, GREEN, ORANGE, PURPLE, RED)  # neighbours differ in grey too
 
 
 def flat_positions(shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> np.ndarray:

@@ -1,6 +1,6 @@
 # replaces: code-step
 # caught by: check-step
-# says: ends with its update()
+# says: each step ends with update()
 
 
 def train_step(run: Run, x: Tensor, y: Tensor) -> dict[str, float]:

@@ -27,11 +27,12 @@ def write_page(out: Path, record: dict, lab: Lab) -> Path:
 def write_notebook(out: Path, record: dict, executed: bytes) -> None:
     """The student's notebook after a run, beside the page; nothing if there is none that is JSON."""
     try:
-        book = json.loads(executed)
+        text = executed.decode()
+        json.loads(text)
     except (ValueError, RecursionError):
         return
     path = out / "feedback" / record["lab"] / f"{record['key']}.ipynb"
-    gradebook.write_whole(path, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+    gradebook.write_whole(path, text)
 
 
 def page(record: dict, lab: Lab) -> str:

@@ -1,6 +1,8 @@
 """Grade a folder of submissions: what is new, several at a time, each in a sandbox of its own."""
 
 import atexit
+import contextlib
+import fcntl
 import hashlib
 import itertools
 import json
@@ -10,6 +12,7 @@ import stat
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,10 +36,13 @@ except ImportError:
     distributed = None  # only --cluster needs it
 
 CLUSTER_SECONDS = 10
-FIRST_USER = 61_000  # unprivileged users, one for each submission at a time, where this is root
+GRACE = 10.0  # seconds that a judge gets to say what it has reached when the time is up
 ENGINE = ("sandbox", "worker", "judge", "submission", "frames", "zygote")  # what decides a grade besides the checks
 PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
+FOLDERS = f"{CACHE_NAME}-grading-"  # how the names of the folders begin in which submissions are graded
+HELD = "held"  # a file in such a folder, locked for as long as it is graded there
 IN_FLIGHT = 2  # submissions in memory, for each that is being graded
+FIRST_USER, USERS = 1_900_000_000, 64  # where this is root: users that nobody is, so many for each process that grades
 _users = itertools.count()
 
 
@@ -107,20 +113,29 @@ def class_seed(out: Path) -> int:
     if path.exists():
         return json.loads(path.read_text())["seed"]
     out.mkdir(parents=True, exist_ok=True)
-    seed = secrets.randbits(31)
+    seed = secrets.randbits(62)
     gradebook.write_whole(path, json.dumps({"seed": seed}) + "\n")
     path.chmod(0o600)
     return seed
 
 
-def cluster(address: str) -> Executor:
-    """The workers of the Dask scheduler at `address`, as an executor. ValueError if Dask or the scheduler is not there."""
+def cluster(address: str) -> tuple[Executor, int]:
+    """The workers of the Dask scheduler at `address`, as an executor, and how many threads they have.
+
+    ValueError if Dask, the scheduler or its workers are not there.
+    """
     if distributed is None:
-        raise ValueError("--cluster needs Dask: pip install distributed, here and where the workers run")
+        raise ValueError(
+            "--cluster needs Dask: pip install -r tests/cluster/requirements.txt, here and where the workers run"
+        )
     try:
-        return distributed.Client(address, timeout=CLUSTER_SECONDS).get_executor(pure=False)
+        client = distributed.Client(address, timeout=CLUSTER_SECONDS)
+        threads = sum(client.nthreads().values())
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
+    if not threads:
+        raise ValueError(f"the Dask scheduler at {address} has no workers yet: start some")
+    return client.get_executor(pure=False), threads
 
 
 def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
@@ -172,24 +187,80 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
     With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run.
     """
     if not hasattr(_own, "zygote"):
-        _own.zygote, _own.user = Zygote(), FIRST_USER + next(_users)
+        remove_abandoned()
+        _own.zygote, _own.user = Zygote(), users_of(os.getpid())[next(_users) % USERS]
         atexit.register(_own.zygote.end)
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder:
-        secret = Path(folder) / "secret"
+    with _folder() as folder:
+        secret = folder / "secret"
         secret.mkdir(mode=0o700)
         os.chmod(folder, 0o711)
         (secret / "submission.ipynb").write_bytes(raw)
         (secret / f"{name}.ipynb").write_bytes(lab)
         job = {"path": str(secret / "submission.ipynb"), "lab": str(secret / f"{name}.ipynb")}
-        job |= {"seed": rules.seed, "patience": asdict(rules.patience), "strict": rules.strict}
-        cage = _cage(Path(folder) / "work", [*hidden, secret], rules)
+        job |= {"seed": inputs_seed(rules.seed, raw), "secret": f"numbers of {rules.seed}"}
+        job |= {"patience": asdict(rules.patience), "seconds": rules.seconds, "strict": rules.strict}
+        cage = _cage(folder / "work", [*hidden, secret], rules)
         try:
-            said = _own.zygote.grade(job, cage, rules.seconds)
+            said = _own.zygote.grade(job, cage, rules.seconds + GRACE)
         except frames.Broken as error:
             return {"unreadable": f"grading it came to no end: {error}"}
         if rules.notebook and "verdicts" in said:
-            said["executed"] = _executed(raw, _cage(Path(folder) / "run", [*hidden, secret], rules), rules)
+            said["executed"] = _executed(raw, folder, _cage(folder / "run", [*hidden, secret], rules), rules)
         return said
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for one submission, locked for as long as it is in use, which ends with this process however that ends."""
+    held = None
+    while held is None:
+        folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
+        held = _hold(folder)  # None: before it was locked another run took it for abandoned
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            worker.remove(folder)
+        os.close(held)
+
+
+def remove_abandoned() -> None:
+    """Remove what killed runs have left: this user's folders of submissions that no process holds any more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        with contextlib.suppress(OSError):  # another run removes it too
+            about = folder.lstat()
+            mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+            if mine and (held := _hold(folder, fcntl.LOCK_NB)) is not None:
+                try:
+                    worker.remove(folder)
+                finally:
+                    os.close(held)
+
+
+def _hold(folder: Path, how: int = 0) -> int | None:
+    """Lock the folder until the descriptor that comes back is closed; None if it was removed meanwhile, or is held."""
+    try:
+        held = os.open(folder / HELD, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | how)
+        if os.path.samestat(os.fstat(held), os.stat(folder / HELD)):
+            return held
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(held)
+    return None
+
+
+def users_of(pid: int) -> range:
+    """Who submissions run as that the process `pid` grades, one for each at a time, where that is root."""
+    return range(FIRST_USER + USERS * (pid % 1_000_000), FIRST_USER + USERS * (pid % 1_000_000 + 1))
+
+
+def inputs_seed(seed: int, raw: bytes) -> int:
+    """The seed of the checks' inputs for one submission: handed in anew, it is not asked what the last feedback showed."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest()[:4]) >> 1
 
 
 def _cage(work: Path, hidden: list, rules: Rules) -> worker.Cage:
@@ -201,18 +272,20 @@ def _cage(work: Path, hidden: list, rules: Rules) -> worker.Cage:
     )
 
 
-def _executed(raw: bytes, cage: worker.Cage, rules: Rules) -> bytes:
-    """The notebook after papermill has run it in the sandbox; b"" if nothing came of it."""
-    source, target, course = (cage.work / name for name in ("submission.ipynb", "executed.ipynb", "course"))
-    source.write_bytes(raw)
-    course.mkdir()
-    (course / "utils").symlink_to(COURSE_ROOT / "utils")
-    seconds = rules.patience.cell
-    command = (sys.executable, str(Path(__file__).with_name("execute.py")), str(source), str(target), str(int(seconds)))
-    environment = cage.environment | {"PYTHONPATH": str(course), "PYTHONSAFEPATH": "1"}
-    _own.zygote.execute(cage._replace(command=command, environment=environment), rules.seconds)
+def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> bytes:
+    """The notebook after papermill has run it in the sandbox; b"" if nothing came of it. Its needs are put in `folder`."""
+    start, result = folder / "start", "executed.ipynb"
+    (start / "course").mkdir(parents=True)
+    (start / "course" / "utils").symlink_to(COURSE_ROOT / "utils")
+    (start / "submission.ipynb").write_bytes(raw)
+    program = str(Path(__file__).with_name("execute.py"))
+    command = (sys.executable, program, str(start / "submission.ipynb"), result, str(int(rules.patience.cell)))
+    environment = cage.environment | {"PYTHONPATH": str(start / "course"), "PYTHONSAFEPATH": "1"}
+    readable = (*cage.readable, start)
+    cage = cage._replace(readable=readable, command=command, environment=environment, result=result)
+    _own.zygote.execute(cage, rules.seconds)
     try:
-        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(cage.work / result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return b""
     with open(descriptor, "rb") as file:

@@ -8,14 +8,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+FORMULA = "=+-@＝＋－＠"  # the wide ones too
 MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file by this text at once: whoever reads it finds the old one or the new one, after a power cut too."""
+    """Replace the file by this text at once: whoever reads it finds the old one or the new one, after a power cut too.
+
+    Half a character, which JSON can hold and UTF-8 cannot, is written as JSON would: \\ud800.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}.half")
-    with half.open("w", encoding="utf-8", newline="") as file:
+    with half.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -102,5 +106,6 @@ def _write(path: Path, head: Iterable, rows: Iterable[Iterable]) -> None:
 
 
 def harmless(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.lstrip().startswith(("=", "+", "-", "@")) else cell
+    """A cell that no spreadsheet takes for a formula, also where it skips what cannot be seen at its begin."""
+    begins = isinstance(cell, str) and next((sign for sign in cell if sign.isprintable() and not sign.isspace()), "")
+    return f"'{cell}" if begins and begins in FORMULA else cell

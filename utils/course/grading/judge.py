@@ -7,7 +7,9 @@ import builtins
 import contextlib
 import io
 import random
+import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -18,6 +20,8 @@ from utils.course.notebook import Cell
 from utils.lab import Ask, check_names, rebuilt
 
 MESSAGE = 4_000  # characters kept of a message
+FEW = 3  # cells left out one by one
+MOST_TOLD = 100  # cells of which it is kept what they raised
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,14 @@ class RemoteAsk(Ask):
         self,
         new_worker: Callable[[], socket.socket],
         submission: Submission,
-        seed: int,
+        secret: str,
         patience: Patience,
+        until: float,
         strict: bool = False,
     ):
         self.new_worker, self.submission, self.patience, self.strict = new_worker, submission, patience, strict
-        self.numbers = random.Random(f"numbers of {seed}")
+        self.until = until  # by time.monotonic(): what is asked later is not answered
+        self.numbers = random.Random(secret)
         self.worker: socket.socket | None = None
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
         self.raised: dict[str, tuple] = {}  # cells that raised when they were last run
@@ -81,23 +87,49 @@ class RemoteAsk(Ask):
         number = self._number()
         self.raised = {}
         try:
-            self.isolation = frames.receive(worker, self.patience.start)
+            self.isolation = frames.receive(worker, self._left(self.patience.start))
             if self.strict and not isolated(self.isolation):
                 raise NotIsolated(", ".join(f"{layer}: {self.isolation[layer]}" for layer in sandbox.ISOLATING))
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
             load = {"cells": cells, "given": self.submission.given, "number": number}
-            frames.send(worker, load, self.patience.start)
-            while (said := frames.receive(worker, self.patience.cell)).get("number") != number:
-                running = said.get("begun")
-                if "raised" in said:
-                    self.raised[said["ended"]] = said["raised"]
-        except (frames.Broken, AttributeError, TypeError, KeyError) as error:
+            frames.send(worker, load, self._left(self.patience.start))
+            for running, _ in cells:
+                self._run_one(worker, running)
+            running = None
+            if frames.receive(worker, self._left(self.patience.cell)) != {"number": number}:
+                raise frames.Broken("it said something else")
+        except (frames.Broken, Lost) as error:
             worker.close()
-            if running in dict(self.submission.cells) and running not in self.skipped:
-                self.skipped[running] = f"this cell was left out: with it the notebook came to no end ({error})"
-                return
-            raise Lost(f"the notebook's cells could not be run: {error}") from error
+            ours = running is None or running.startswith("given-")  # without the lab's own cells nothing is graded
+            if ours or running in self.skipped or time.monotonic() > self.until:
+                raise Lost(f"the notebook's cells could not be run: {error}") from error
+            self._skip(running, f"this cell was left out: with it the notebook came to no end ({error})")
+            return
         self.worker = worker
+
+    def _skip(self, name: str, why: str) -> None:
+        """Run no such cell again. A cell can end others, later: after a few, all are left out that are no task's."""
+        self.skipped[name] = why
+        own = [each for each, _ in self.submission.cells if not each.startswith(("code-", "given-"))]
+        if len(self.skipped) == FEW and not set(own) <= self.skipped.keys():
+            self.skipped = dict.fromkeys(own, why)
+
+    def _run_one(self, worker: socket.socket, name: str) -> None:
+        """Hear that the cell `name` has begun and ended, in these words. Broken for any others."""
+        if frames.receive(worker, self._left(self.patience.cell)) != {"begun": name}:
+            raise frames.Broken("it said something else")
+        said = frames.receive(worker, self._left(self.patience.cell))
+        if type(said) is not dict or said.pop("ended", None) != name or set(said) not in ({"value"}, {"raised"}):
+            raise frames.Broken("it said something else")
+        if "raised" in said and len(self.raised) < MOST_TOLD:
+            self.raised[name] = _told(said["raised"])
+
+    def _left(self, seconds: float) -> float:
+        """So many seconds, or those that are left for the submission. Lost if none are."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise Lost("the time for one submission is used up")
+        return min(seconds, left)
 
     def _number(self) -> int:
         return self.numbers.getrandbits(62)
@@ -105,15 +137,17 @@ class RemoteAsk(Ask):
     def _value(self, code: str, inputs: dict):
         number = self._number()
         try:
-            frames.send(self.worker, {"code": code, "inputs": inputs, "number": number}, self.patience.question)
-            reply = frames.receive(self.worker, self.patience.question)
+            frames.send(
+                self.worker, {"code": code, "inputs": inputs, "number": number}, self._left(self.patience.question)
+            )
+            reply = frames.receive(self.worker, self._left(self.patience.question))
             if type(reply) is not dict or reply.get("number") != number or len({"value", "raised"} & set(reply)) != 1:
                 raise frames.Broken("it answered something else")
         except frames.Broken as error:
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
-            raise _raised(reply["raised"])
+            raise rebuilt(*_told(reply["raised"]))
         return reply["value"]
 
     def end(self) -> None:
@@ -127,17 +161,21 @@ def isolated(states: dict[str, str]) -> bool:
     return all(states.get(layer) == sandbox.ON for layer in sandbox.ISOLATING)
 
 
-def _raised(told: object) -> Exception:
-    try:
-        kinds, text = told
-        return rebuilt(tuple(map(str, kinds)), str(text))
-    except (TypeError, ValueError):
-        return RuntimeError("an exception that did not say what it is")
+def _told(said: object) -> tuple[tuple[str, ...], str]:
+    """What a worker says was raised, in the form in which lab.described would have said it, whatever came."""
+    if type(said) is tuple and len(said) == 2 and type(said[0]) is tuple and said[0]:
+        return tuple(str(kind)[:100] for kind in said[0][:10]), str(said[1])[:MESSAGE]
+    return ("RuntimeError",), "an exception that did not say what it is"
 
 
 def judge(lab: Lab, ask: RemoteAsk, seed: int) -> list[Verdict]:
-    """Every check of the lab, in order."""
-    return [_judged(task, check, ask, seed) for task in lab.tasks for check in task.checks]
+    """Every check of the lab, in order. The hidden ones are run last, so that no other's message can tell of them."""
+    pairs = [(task, check) for task in lab.tasks for check in task.checks]
+    reached = {
+        check.id: _judged(task, check, ask, seed)
+        for task, check in sorted(pairs, key=lambda pair: pair[1] is pair[0].hidden)
+    }
+    return [reached[check.id] for _, check in pairs]
 
 
 def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
@@ -150,9 +188,9 @@ def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
 def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
     """ "" if the check passes, else what it says."""
     try:
-        ask.begin()
-        names = check_names(ask, seed) | {"__name__": "check", "__builtins__": vars(builtins).copy()}
-        with contextlib.redirect_stdout(io.StringIO()):
+        with _stopped_at(ask.until), contextlib.redirect_stdout(io.StringIO()):
+            ask.begin()
+            names = check_names(ask, seed) | {"__name__": "check", "__builtins__": vars(builtins).copy()}
             exec(compile(check.source, check.id, "exec"), names)
     except Lost as error:
         return f"{error}. Does it loop for ever, end the process, or use too much memory?"
@@ -166,6 +204,21 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
         asked = "\n".join(getattr(error, "__notes__", []))
         return f"{type(error).__name__}: {error}\n{asked}".strip()
     return ""
+
+
+@contextlib.contextmanager
+def _stopped_at(until: float):
+    """Lost is raised in the block at that time: an answer can be made to keep the check itself busy."""
+
+    def stop(number, frame):
+        raise Lost("the time for one submission is used up")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(1e-3, until - time.monotonic()))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def as_record(verdicts: list[Verdict]) -> list[dict]:

@@ -1,8 +1,11 @@
 """Who handed in what: notebooks in a folder, in a folder for each student, or in a zip as Canvas and Moodle export it."""
 
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ from utils.course.grading.submission import LARGEST
 from utils.course.labs import Lab
 
 MOST_FILES = 100_000
+MOST_OF_ONE = 50  # notebooks of one student that are looked at
 IS_THIS_LABS = 0.5  # a likeness from which on a file is taken for the lab's
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
 MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_\w+?_?")
@@ -50,16 +54,27 @@ class Work:
 def file_name(student: str) -> str:
     plain = unicodedata.normalize("NFC", student)
     safe = re.sub(r"[^\w.-]+", "_", plain).strip("._")[:80]
-    return safe if safe == student else f"{safe or 'student'}-{hashlib.sha256(student.encode()).hexdigest()[:8]}"
+    return (
+        safe
+        if safe == student
+        else f"{safe or 'student'}-{hashlib.sha256(student.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    )
 
 
 def works(source: Path, labs: list[Lab]) -> list[Work]:
     """One Work for each student and lab of which something was handed in, by student. Raises ValueError if nothing was."""
     if not source.exists():
         raise ValueError(f"no such folder or zip: {source}")
+    handed = list(_handed(source))
+    if not any(file.name.endswith(".ipynb") for file in handed):
+        raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
+    ids: dict[str, set[str]] = {}
+    for file in handed:
+        ids.setdefault(file.student, set()).add(file.id)
     by_student: dict[str, list[Handed]] = {}
-    for handed in _handed(source):
-        by_student.setdefault(handed.student, []).append(handed)
+    for file in handed:
+        shared = len(ids[file.student]) > 1  # two people of one name
+        by_student.setdefault(f"{file.student} ({file.id})" if shared and file.id else file.student, []).append(file)
     found = [
         _chosen(student, files, lab, alone=len(labs) == 1)
         for student, files in sorted(by_student.items())
@@ -76,38 +91,53 @@ def _handed(source: Path) -> Iterator[Handed]:
         yield from _in_zip(source, None)
         return
     for path in sorted(source.iterdir()):
-        if path.is_symlink() or path.name.startswith(("._", "__MACOSX", ".ipynb_checkpoints")):
+        if path.name.startswith(("._", "__MACOSX")):
             continue
-        if path.is_dir():
-            student, number = _who(path.name)
-            for file in sorted(path.rglob("*")):
-                if file.is_symlink() or not file.is_file() or ".ipynb_checkpoints" in file.parts:
-                    continue
-                if file.suffix == ".zip":
-                    yield from _in_zip(file, student, number)
-                elif file.suffix == ".ipynb":
-                    yield Handed(student, number, str(file.relative_to(source)), file.read_bytes)
+        if path.is_dir() and not path.is_symlink():
+            yield from _in_folder(path, source) if not path.name.startswith(".") else ()
         elif path.suffix == ".zip":
             yield from _in_zip(path, path.stem)
         elif path.suffix == ".ipynb":
             student, number = _who(path.stem)
-            yield Handed(student, number, path.name, path.read_bytes)
+            yield Handed(student, number, path.name, lambda path=path: _file(path))
+
+
+def _in_folder(folder: Path, source: Path) -> Iterator[Handed]:
+    """What one student's folder holds; if that is no notebook, one that says so."""
+    student, number = _who(folder.name)
+    found = False
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir() or ".ipynb_checkpoints" in file.parts or file.suffix not in (".zip", ".ipynb"):
+            continue
+        found = True
+        if file.suffix == ".zip":
+            yield from _in_zip(file, student, number)
+        else:
+            yield Handed(student, number, str(file.relative_to(source)), lambda file=file: _file(file))
+    if not found:
+        yield Handed(student, number, folder.name, lambda: _refused("no notebook was handed in"))
 
 
 def _in_zip(path: Path, student: str | None, number: str = "") -> Iterator[Handed]:
     """The notebooks of a zip: of `student`, or of those whom the names of its folders and files tell."""
     try:
+        if not path.is_file() or (path.is_symlink() and student):
+            _refused("a link or a device, not a file")
         members = zipfile.ZipFile(path).infolist()
-    except (zipfile.BadZipFile, OSError) as error:
+    except Exception as error:  # whatever a zip that is none breaks in there
         message = f"the zip cannot be read ({error})"
         yield Handed(student or path.stem, number, path.name, lambda: _refused(message))
         return
+    found = False
     for member in members[:MOST_FILES]:
         inside = PurePosixPath(member.filename)
         if inside.suffix != ".ipynb" or member.is_dir() or {"__MACOSX", ".ipynb_checkpoints"} & set(inside.parts):
             continue
+        found = True
         who, known = (student, number) if student else _who(inside.parts[0] if len(inside.parts) > 1 else inside.stem)
         yield Handed(who, known, f"{path.name}/{member.filename}", lambda member=member: _member(path, member))
+    if student and not found:
+        yield Handed(student, number, path.name, lambda: _refused("no notebook is in the zip"))
 
 
 def _member(path: Path, member: zipfile.ZipInfo) -> bytes:
@@ -115,8 +145,17 @@ def _member(path: Path, member: zipfile.ZipInfo) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             return stream.read(LARGEST + 1)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+    except Exception as error:  # the many ways in which packed bytes can be wrong
         return _refused(f"the file cannot be unpacked ({error})")
+
+
+def _file(path: Path) -> bytes:
+    """At most LARGEST + 1 bytes of a plain file. A link may lead anywhere, and a pipe never ends."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return _refused("a device, not a file")
+        return file.read(LARGEST + 1)
 
 
 def _refused(message: str) -> bytes:
@@ -133,6 +172,7 @@ def _who(name: str) -> tuple[str, str]:
 
 def _chosen(student: str, files: list[Handed], lab: Lab, alone: bool) -> Work | None:
     """The file that is this lab's, by the ids of its cells or by its name; any, if only one lab is graded."""
+    unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
     looked = [_looked_at(file, lab) for file in files]
     best = max(range(len(files)), key=lambda index: looked[index][0])
@@ -144,6 +184,8 @@ def _chosen(student: str, files: list[Handed], lab: Lab, alone: bool) -> Work | 
         each for each, (score, _, _) in zip(files, looked, strict=True) if each is not file and score >= IS_THIS_LABS
     ]
     notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
+    if unread:
+        notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
     return Work(student, number, lab, file.name, digest, file.read, notes, problem)
 
 
@@ -153,8 +195,9 @@ def _looked_at(file: Handed, lab: Lab) -> tuple[float, str, str]:
     try:
         raw = file.read()
     except (ValueError, OSError) as error:
-        problem = str(error)
-    return _likeness(raw, file.name, lab), hashlib.sha256(raw).hexdigest(), problem
+        problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
+    likeness = _likeness(raw, file.name, lab) - bool(problem) / 4  # of two files rather the one that can be read
+    return likeness, hashlib.sha256(raw).hexdigest(), problem
 
 
 def _likeness(raw: bytes, name: str, lab: Lab) -> float:

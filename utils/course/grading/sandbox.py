@@ -5,24 +5,28 @@ rest away. Both return what each layer came to, "on" or the reason why not, for 
 """
 
 import ctypes
+import errno
 import os
 import platform
 import resource
 import signal
+import socket
+import stat
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ON = "on"
-LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "limits")
+LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "calls", "limits")
 ISOLATING = ("files", "network")  # without these a submission reads what it should not, or calls home
 PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
 
 # The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 CAPSET = {"x86_64": 126, "aarch64": 91}
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 38, 36
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -34,6 +38,29 @@ FILE_ONLY = (
     0b1100_0000_0000_0111  # the rights that a file, not a folder, can be given: execute, write, read, truncate, ioctl
 )
 RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are; 16 from version 5 on
+
+# System calls that no lab needs, by number on x86-64 and on ARM64, and why they are refused.
+REFUSED = {
+    (101, 117), (310, 270), (311, 271), (312, 272), (438, 438),  # looking into other processes: ptrace, process_vm_*, …
+    (319, 279), (447, 447),  # memory that no limit counts: memfd_create, memfd_secret
+    (29, 194), (68, 186), (64, 190), (240, 180), (248, 217), (249, 218), (250, 219),  # what outlives a process: SysV, keys
+    (425, 425), (426, 426), (427, 427), (321, 280), (298, 241), (323, 282),  # other ways in: io_uring, bpf, perf, …
+    (272, 97), (308, 268), (165, 40), (166, 39), (155, 41), (161, 51),  # namespaces and mounts
+    *((number, number) for number in (428, 429, 430, 431, 432, 433, 442)),  # mounts, the newer calls
+}  # fmt: skip
+CLONE, CLONE3, SOCKET = (56, 220), 435, (41, 198)
+ARCHITECTURES = {
+    "x86_64": (0, 0xC000003E),
+    "aarch64": (1, 0xC00000B7),
+}  # which of the numbers; what the kernel calls it
+ANY_NAMESPACE = 0x7E020000  # flags of clone
+OTHER_ABI = 0x40000000  # from here on the numbers are x32's
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of the filter's language
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # where these stand in what it looks at
+ALLOW, FAIL = 0x7FFF0000, 0x00050000  # the call is made; it fails with the error whose number is added
+REFUSE, NO_SUCH_CALL = FAIL + errno.EPERM, FAIL + errno.ENOSYS
+NO_SUCH_SOCKET = FAIL + errno.EOPNOTSUPP  # with which programs, ZeroMQ for one, do without
+MOST_FILES = 20_000  # that one submission may have at a time
 
 DEVICES = ((Path("/dev/null"), FILE_ONLY), (Path("/dev/zero"), READ), (Path("/dev/urandom"), READ))
 
@@ -70,22 +97,29 @@ def unshared() -> dict[str, str]:
     return {"namespaces": ON}
 
 
-def mounts_of_its_own(hidden: Sequence[Path], needed: Sequence[Path], size: int) -> str:
-    """Process 1 of a new namespace: a /proc and a /dev/shm (of `size` bytes) of its own, nothing in the `hidden` folders.
+def mounts_of_its_own(
+    work: Path, hidden: Sequence[Path], needed: Sequence[Path], sockets: Sequence[Path], limits: Limits
+) -> str:
+    """Process 1 of a new namespace: its own /proc and /dev/shm, `hidden` folders empty, `sockets` of others out of reach.
 
+    `work` becomes a file system of limits.disk bytes that is gone with the process, however deep or hidden its files are.
     Where this is root, about to become somebody else, a folder that only root may enter is replaced by one that has nothing
     but what is `needed` of it, such as an interpreter in root's home.
     """
     safe = MS_NOSUID | MS_NODEV
     try:
         _mount("none", Path("/"), "", MS_REC | MS_PRIVATE)
-        _mount("tmpfs", Path("/dev/shm"), "tmpfs", safe, f"size={size}")
+        _mount("tmpfs", Path("/dev/shm"), "tmpfs", safe, f"size={limits.file_bytes},nr_inodes={MOST_FILES}")
         _mount("proc", Path("/proc"), "proc", safe | MS_NOEXEC)
         if os.getuid() == 0:
-            _replace_private_folders(needed)
+            _replace_private_folders((*needed, work))
         for folder in hidden:
-            if folder.is_dir():
+            if folder.is_dir() and not work.is_relative_to(folder):
                 _mount("tmpfs", folder, "tmpfs", safe | MS_NOEXEC | MS_RDONLY, "size=4k")
+        for path in sockets:
+            if _is_socket(path):
+                _mount("/dev/null", path, "", MS_BIND)
+        _mount("tmpfs", work, "tmpfs", safe, f"size={limits.disk},nr_inodes={MOST_FILES},mode=700")
     except OSError as error:
         return str(error)
     return ON
@@ -112,10 +146,21 @@ def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") 
         raise OSError(number, f"{os.strerror(number)} (mounting {target})")
 
 
+def open_sockets() -> list[Path]:
+    """The sockets in the file system that somebody on this machine listens at, such as a desktop's message bus."""
+    try:
+        lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return []
+    named = {line.partition(" /")[2] for line in lines if " /" in line}
+    return [Path(f"/{name}") for name in sorted(named)]
+
+
 def locked_in(
     work: Path, readable: Sequence[Path], limits: Limits, user: int, writable: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """Give up being root, more than `limits`, capabilities, files but `readable` ones (`work` and `writable` to write), TCP.
+    """Give up being root, more than `limits`, capabilities, files but `readable` ones (`work` and `writable` to write), TCP,
+    and the system calls that no lab needs, other networks' sockets among them.
 
     user: who to become, if this is root. None of it can be taken back, by this process or by any that it starts.
     """
@@ -124,8 +169,31 @@ def locked_in(
     _drop_capabilities()
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     states |= _landlocked((work, *writable), readable)
+    states["calls"] = _filtered()
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of the same user may look into this one
     return states
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def network_of(states: dict[str, str], sockets: Sequence[Path]) -> str:
+    """What keeps a locked-in process off the network, from what its layers came to: "on", or what it can still reach."""
+    if reached := [str(path) for path in sockets if _is_socket(path) and os.access(path, os.W_OK)]:
+        return f"{reached[0]} answers whoever asks" + f", and {len(reached) - 1} more" * (len(reached) > 1)
+    if ON in (states["namespaces"], states["calls"]):
+        return ON
+    return "UDP is open" if states["network"] == ON else states["network"]
+
+
+def files_of(states: dict[str, str], readable: Sequence[Path], hidden: Sequence[Path]) -> str:
+    """The same of files: a folder that is to be hidden must not lie in one that may be read, unless it is mounted over."""
+    inside = [path for path in hidden if any(path.is_relative_to(folder) for folder in readable)]
+    return f"{inside[0]} lies in what it may read" if inside and states["mounts"] != ON else states["files"]
 
 
 def die_with_parent() -> None:
@@ -136,6 +204,12 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """What this process's children leave behind becomes its own child, to be ended by it."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def first_to_be_killed() -> None:
+    """Where memory runs out, the kernel takes this process and its children before all others."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _become(user: int, work: Path) -> str:
@@ -174,6 +248,30 @@ def _drop_capabilities() -> None:
     """Of the user namespace in which an ordinary user is root in all but name."""
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
     libc.syscall(CAPSET.get(platform.machine(), -1), header, bytes(24))
+
+
+def _filtered() -> str:
+    """Refuse by a seccomp filter, for good: REFUSED, new namespaces, and sockets but those of this machine."""
+    column, architecture = ARCHITECTURES.get(platform.machine(), (-1, 0))
+    if column < 0:
+        return f"the numbers of system calls on {platform.machine()} are not known here"
+    refuse = (RETURN, 0, 0, REFUSE)
+    program = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), refuse]
+    program += [(LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, OTHER_ABI), refuse]
+    for numbers in sorted(REFUSED):
+        program += [(EQUAL, 0, 1, numbers[column]), refuse]
+    program += [
+        (EQUAL, 0, 1, CLONE3),
+        (RETURN, 0, 0, NO_SUCH_CALL),
+    ]  # its flags are out of sight: libc then takes clone
+    program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 5, ANY_NAMESPACE), refuse]
+    program += [(EQUAL, 0, 3, SOCKET[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 1, 0, socket.AF_UNIX)]
+    program += [(RETURN, 0, 0, NO_SUCH_SOCKET), (RETURN, 0, 0, ALLOW)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+    return (
+        _problem(libc.prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)), 0, 0))
+        or ON
+    )
 
 
 def _landlocked(writable: Sequence[Path], readable: Sequence[Path]) -> dict[str, str]:

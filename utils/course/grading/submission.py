@@ -15,6 +15,7 @@ from utils.course.notebook import Cell, source_hash, text_of
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
+LONGEST_WITH_MAGICS = 100_000
 FIRST = ("parameters", "setup")  # of the lab's own cells: they run before all of the student's
 EXPECTING = {"expect", "expect_close", "expect_equal", "expect_raises"}
 
@@ -42,6 +43,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     cells = _code_cells(raw, notes)
     ours = {cell.id: cell for cell in lab.book.code}
     checks = {cell.id for task in lab.tasks for cell in task.checks}
+    after = _after_the_checks(lab)
     hashes = {source_hash(cell.source): cell.id for cell in lab.book.code}
     matched: list[tuple[str, str]] = []
     for name, source in cells:
@@ -50,7 +52,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
             if given in ours and source_hash(source) != source_hash(ours[given].source):
                 notes.append(f"{given} was changed; the lab's own was used")
             continue
-        if _shows(given):
+        if given in after:
             continue
         matched.append((given or name, source))
     twice = [name for name, count in Counter(name for name, _ in matched).items() if count > 1 and name in ours]
@@ -95,7 +97,8 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
             if isinstance(cell.get("metadata", {}), dict)
             else ""
         )
-        name = name if isinstance(name, str) and re.fullmatch(r"[\w-]{1,64}", name) else f"cell-{number}"
+        known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
+        name = name if known else f"cell-{number}"
         found.append((name, python_of(source)))
     if len(cells) > MOST_CELLS:
         notes.append(f"only its first {MOST_CELLS:,} cells were read")
@@ -115,11 +118,15 @@ def _source_of(cell: dict) -> str:
     source = cell.get("source", "")
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         source = text_of(source)
-    return source[:LONGEST_SOURCE] if isinstance(source, str) else ""
+    if not isinstance(source, str):
+        return ""
+    return source[:LONGEST_SOURCE].encode(errors="backslashreplace").decode()  # JSON can hold half a character
 
 
 def python_of(source: str) -> str:
-    """A cell as Python: magics and shell lines become calls to get_ipython()."""
+    """A cell as Python: magics and shell lines become calls to get_ipython(), unless it is a very long one."""
+    if len(source) > LONGEST_WITH_MAGICS:
+        return source  # each magic in it would be looked for anew, from the begin
     try:
         return TransformerManager().transform_cell(source)
     except Exception:  # its parser was not made for everything; Python will say what is wrong
@@ -142,8 +149,10 @@ def _asks(source: str) -> bool:
     return "ask" in calls and bool(calls & EXPECTING)
 
 
-def _shows(name: str) -> bool:
-    return name.startswith("picture-") or name == "your-line"
+def _after_the_checks(lab: Lab) -> set[str]:
+    """The lab's own cells that come when all is checked: pictures, the last run, what the student's result is."""
+    last = max(check.index for task in lab.tasks for check in task.checks)
+    return {cell.id for cell in lab.others if cell.index > last}
 
 
 def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
@@ -169,7 +178,7 @@ def _with_what_is_given(lab: Lab, cells: list[tuple[str, str]]) -> list[tuple[st
 
     What the student left as it was runs once; of what is missing, the lab's runs before the first cell that followed it.
     """
-    given = {cell.id: cell for cell in lab.others if not _shows(cell.id)}
+    given = {cell.id: cell for cell in lab.others if cell.id not in _after_the_checks(lab)}
     order = [cell.id for cell in lab.book.code]
     present = {name for name, _ in cells}
     before: dict[str, list[Cell]] = {}

@@ -5,9 +5,11 @@ It runs the notebook's cells in a plain namespace and then answers questions. No
 
 import os
 import random
+import re
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -21,8 +23,9 @@ import torch
 from utils.course.grading import frames, sandbox
 from utils.lab import described, evaluate
 
-DISK_SECONDS = 0.2  # between two looks at what a worker has written
-MOST_FILES = 20_000
+LOOK_SECONDS = 0.2  # between two looks at what a worker and all that it has started use
+TICKS = os.sysconf("SC_CLK_TCK")
+CHUNK = 1 << 20
 LONGEST_TEXT = 2_000  # characters of an exception's text that leave
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -36,7 +39,7 @@ ENVIRONMENT = {
 class Cage(NamedTuple):
     """Where and how a worker is locked in. hidden: folders that it must not see; readable: what it may; user: if root.
 
-    command: a program that it becomes, instead of answering questions.
+    command: a program that it becomes, instead of answering questions; result: the file in `work` that comes of it.
     """
 
     work: Path
@@ -46,6 +49,7 @@ class Cage(NamedTuple):
     user: int
     environment: dict[str, str]
     command: tuple[str, ...] = ()
+    result: str = ""
 
 
 def start(cage: Cage, conversation: socket.socket) -> "Keeper":
@@ -91,20 +95,69 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket) -> None:
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     _close_all_but(conversation.fileno(), line.fileno())
+    sockets = sandbox.open_sockets()
     states = sandbox.unshared()
+    outside = os.open(cage.work, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself, whatever will be mounted over it
     worker = os.fork()
     if worker == 0:
         line.close()
-        _work(cage, conversation, states)
+        os.close(outside)
+        _work(cage, conversation, states, sockets)
         os._exit(0)
     conversation.close()
+    alone = states["namespaces"] == sandbox.ON
     ended = os.pidfd_open(worker)
-    while not select.select([line, ended], [], [], DISK_SECONDS)[0] and _bytes_in(cage.work) <= cage.limits.disk:
+    spent: dict[int, float] = {}
+    while not select.select([line, ended], [], [], LOOK_SECONDS)[0] and _within(
+        cage, worker if alone else os.getpid(), outside, spent
+    ):
         pass
     with suppress(ProcessLookupError):
         os.kill(worker, signal.SIGKILL)
-    _end_children()
+    if alone:
+        os.waitpid(worker, 0)  # process 1 of its namespace: all that it has started ends with it
+    else:
+        _end_children()
+    if cage.result:
+        _bring_out(cage, outside)
     os._exit(0)
+
+
+def _within(cage: Cage, root: int, outside: int, spent: dict[int, float]) -> bool:
+    """Whether what the worker has started is within the limits that the kernel sets for each process alone.
+
+    spent: process -> seconds of CPU time when it was last seen; updated.
+    """
+    used = reaped = 0
+    for pid in _family(root):
+        try:
+            counted = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            memory = re.findall(r"^Rss(?:Anon|Shmem):\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        except OSError:
+            continue
+        spent[pid] = sum(map(int, counted[11:13])) / TICKS
+        reaped += sum(map(int, counted[13:15])) / TICKS
+        used += 1024 * sum(map(int, memory))
+    mounted = os.stat(cage.work).st_dev != os.fstat(outside).st_dev  # then it has a size of its own
+    return (
+        used <= cage.limits.memory
+        and max(sum(spent.values()), reaped) <= cage.limits.cpu
+        and (mounted or _bytes_in(cage.work) <= cage.limits.disk)
+    )
+
+
+def _family(root: int) -> list[int]:
+    """The processes below `root`, with it; all that /proc shows, where it is the worker's own, which does not show us."""
+    everybody = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    if not os.path.exists("/proc/self"):
+        return everybody
+    children: dict[int, list[int]] = {}
+    for pid in everybody:
+        children.setdefault(_parent_of(pid), []).append(pid)
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def _end_children() -> None:
@@ -113,19 +166,13 @@ def _end_children() -> None:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        children = [pid for pid in _processes() if _parent_of(pid) == os.getpid()]
+        children = _family(os.getpid())
         if not children:
-            try:
-                os.waitpid(-1, 0)  # where /proc shows others than ours
-            except ChildProcessError:
-                return
+            return
         for pid in children:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        time.sleep(0.001)
 
 
 def _parent_of(pid: int) -> int:
@@ -136,16 +183,54 @@ def _parent_of(pid: int) -> int:
 
 
 def _bytes_in(folder: Path) -> int:
-    """What the files under it occupy; infinity for more than MOST_FILES of them, which need not be looked at one by one."""
+    """What the files under it occupy; infinity for more than can be told: too many, too deep, or locked away."""
     total = count = 0
-    for inside, _, names in os.walk(folder):
-        for name in names:
-            count += 1
-            if count > MOST_FILES:
-                return sys.maxsize
-            with suppress(OSError):
-                total += 512 * os.lstat(os.path.join(inside, name)).st_blocks
+    todo = [str(folder)]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > sandbox.MOST_FILES:
+                        return sys.maxsize
+                    with suppress(FileNotFoundError):
+                        total += 512 * entry.stat(follow_symlinks=False).st_blocks
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(entry.path)
+        except FileNotFoundError:
+            continue  # gone meanwhile
+        except OSError:
+            return sys.maxsize
     return total
+
+
+def _bring_out(cage: Cage, outside: int) -> None:
+    """Copy the worker's result to where it is to be, if it was made in a folder that ends with the worker."""
+    with suppress(OSError):
+        inner = os.open(cage.work / cage.result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if stat.S_ISREG(os.fstat(inner).st_mode):
+            outer = os.open(cage.result, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=outside)
+            while part := os.read(inner, CHUNK):
+                os.write(outer, part)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder however deep it is, and whatever its modes: shutil.rmtree needs an open file for each level."""
+    number = 0
+    while names := os.listdir(folder):
+        for name in names:
+            path = folder / name
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+                continue
+            path.chmod(0o700)
+            for inner in os.listdir(path):
+                if not (path / inner).is_symlink() and (path / inner).is_dir():
+                    (path / inner).chmod(0o700)
+                number += 1
+                (path / inner).rename(folder / f"{number}.{os.getpid()}.gone")
+            path.rmdir()
+    folder.rmdir()
 
 
 def _close_all_but(*kept: int) -> None:
@@ -160,17 +245,21 @@ def _close_all_but(*kept: int) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _work(cage: Cage, conversation: socket.socket, states: dict[str, str]) -> None:
+def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], sockets: list[Path]) -> None:
     alone = states["namespaces"] == sandbox.ON
-    needed = (*cage.readable, cage.work)
     states["mounts"] = (
-        sandbox.mounts_of_its_own(cage.hidden, needed, cage.limits.file_bytes) if alone else "no namespaces"
+        sandbox.mounts_of_its_own(cage.work, cage.hidden, cage.readable, sockets, cage.limits)
+        if alone
+        else "no namespaces"
     )
     os.environ.clear()
     os.environ.update(ENVIRONMENT | cage.environment | dict.fromkeys(("HOME", "TMPDIR"), str(cage.work)))
     os.chdir(cage.work)
+    sandbox.first_to_be_killed()
     writable = (Path("/dev/shm"),) if states["mounts"] == sandbox.ON else ()
     states |= sandbox.locked_in(cage.work, cage.readable, cage.limits, cage.user, writable)
+    states["files"] = sandbox.files_of(states, cage.readable, cage.hidden)
+    states["network"] = sandbox.network_of(states, sockets)
     sandbox.die_with_parent()  # changing the user has undone it
     if cage.command:
         os.execve(cage.command[0], cage.command, dict(os.environ))

@@ -8,7 +8,6 @@ import importlib
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -37,6 +36,10 @@ WARM = (
     "utils.testbed",
 )
 JUDGE_MEMORY = 8 << 30  # bytes that a submission's answers may cost its judge
+KNOWN = (  # of the environment: what stood in it when a process began stays in the memory of all that it forks
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
+    "COURSE_DATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR",
+)  # fmt: skip
 DESCRIPTORS = 4  # at most so many come with one message
 WORKERS_PER_SUBMISSION = 200
 
@@ -72,6 +75,7 @@ def _settings(message: bytes) -> tuple[worker.Cage, float]:
         asked["user"],
         asked["environment"],
         tuple(asked["command"]),
+        asked["result"],
     )
     return cage, asked["seconds"]
 
@@ -97,7 +101,8 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
                 return
             if keeper:
                 keeper.end()
-                shutil.rmtree(own.work, ignore_errors=True)
+                with suppress(OSError):
+                    worker.remove(own.work)
             own = cage._replace(work=cage.work / str(number))  # what one has written is not there for the next
             own.work.mkdir()
             here, there = socket.socketpair()
@@ -145,7 +150,8 @@ def _judge(line: socket.socket, zygote: socket.socket) -> None:
     except Unreadable as error:
         frames.send(line, {"unreadable": str(error)})
         return
-    ask = RemoteAsk(new_worker, submission, job["seed"], Patience(**job["patience"]), job["strict"])
+    until = time.monotonic() + job["seconds"]
+    ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, job["strict"])
     try:
         verdicts = judge(lab, ask, job["seed"])
     except NotIsolated as error:
@@ -171,7 +177,7 @@ class Zygote:
         self.process: subprocess.Popen | None = None
 
     def grade(self, job: dict, cage: worker.Cage, seconds: float) -> dict:
-        """What the judge of `job` (path, lab, seed, patience, strict) says. frames.Broken if it came to no end."""
+        """What the judge says of `job` (see grade.grade_one). frames.Broken if it came to no end."""
         with self._asked(cage, seconds) as line:
             frames.send(line, job, seconds)
             return frames.receive(line, seconds + 5)
@@ -195,6 +201,7 @@ class Zygote:
             "user": cage.user,
             "environment": cage.environment,
             "command": list(cage.command),
+            "result": cage.result,
             "seconds": seconds,
         }
         with line:
@@ -207,7 +214,7 @@ class Zygote:
 
     def _start(self) -> None:
         self.control, theirs = socket.socketpair()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {name: os.environ[name] for name in KNOWN if name in os.environ} | {"OMP_NUM_THREADS": "1"}
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "utils.course.grading.zygote"], stdin=theirs, env=environment

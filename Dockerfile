@@ -1,0 +1,26 @@
+# The course with all that it needs: `make image` builds it and passes in the commit of this checkout.
+# Of the machine it wants a driver for the GPU, if there is one: CUDA comes with torch's wheel.
+FROM python:3.12.12-slim-bookworm
+
+# make runs the course, torch.compile calls a C++ compiler, and lecture 09 asks git.
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ git make && rm -rf /var/lib/apt/lists/*
+
+# An ordinary user. Give --build-arg USER_ID=$(id -u) where the image is to write to folders of yours.
+ARG USER_ID=1000
+RUN useradd --create-home --uid $USER_ID student && mkdir /course /data && chown student /course /data
+USER student
+WORKDIR /course
+ENV PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1
+
+# The pins first: where only the course has changed, torch is not installed again.
+COPY --chown=student requirements.txt ./
+RUN python -m venv .venv && .venv/bin/python -m pip install --disable-pip-version-check -r requirements.txt
+COPY --chown=student . ./
+RUN make .venv/.ready
+
+# There is no repository in here: every run's metadata and the ledger take the commit from this.
+ARG COMMIT
+RUN echo "$COMMIT" | grep -Eqx '[0-9a-f]{40}(-dirty)?' || { echo "which commit is this? Build by: make image" >&2; exit 1; }
+ENV COURSE_COMMIT=$COMMIT COURSE_DATA=/data PATH=/course/.venv/bin:$PATH
+
+CMD ["make", "run"]

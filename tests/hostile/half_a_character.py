@@ -1,0 +1,14 @@
+# earns: 2
+# honest: strides
+# %% attack
+try:
+    print("\ud800")
+except UnicodeError:
+    pass
+raise type("\udcff", (Exception,), {})("\ud800")
+# %% code-swap
+def swapped(x, a, b):
+    raise ValueError("\ud800 \x00 \x1b[2J")
+# %% code-diagonal
+def diagonal(x, k=0):
+    return {"\udfff": "\ud800"}

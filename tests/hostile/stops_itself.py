@@ -1,0 +1,6 @@
+# earns: 2
+# honest: strides
+# %% code-swap
+def swapped(x, a, b):
+    import os, signal
+    os.kill(os.getpid(), signal.SIGSTOP)

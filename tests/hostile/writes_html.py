@@ -1,0 +1,12 @@
+# earns: 2
+# honest: strides
+# %% attack
+raise type("<script>alert(0)</script>", (Exception,), {})("</code><script>alert(1)</script>")
+# %% code-swap
+def swapped(x, a, b):  # </pre></details><script>alert(2)</script>
+    raise ValueError("</pre><script>alert(3)</script><img src=x onerror=alert(4)>")
+# %% code-diagonal
+def diagonal(x, k=0):
+    return "</pre><script>alert(5)</script>"
+# %% code-windows
+raise RuntimeError("</code><script>alert(6)</script>")

@@ -1,0 +1,344 @@
+"""A notebook that comes alone, as in Colab, fetches the course and runs; torch and all that is there stay as they are."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import alone
+import nbformat
+import pytest
+
+from utils import colab
+from utils.course import badges, static
+from utils.course.notebook import load, read, text_of
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = "someone/their-course"
+ADDRESS = f"https://github.com/{REPOSITORY}"
+MISSING = ("einops", "nvidia-ml-py")
+LECTURE = "01_tensors_and_strides"
+
+
+# The cell
+
+
+def run_cell(source: str, folder: Path, before: str = "") -> subprocess.CompletedProcess:
+    """Run the cell in a bare Python in `folder`, and say what it has changed there."""
+    code = (
+        f"import sys, types, os\n{before}\n"
+        "state = lambda: (set(sys.modules), list(sys.path), dict(os.environ), os.getcwd())\n"
+        f"kept = state()\nexec({source!r})\nprint(*(state()[0] - kept[0]), kept[1:] == state()[1:])"
+    )
+    return subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True)
+
+
+IN_COLAB = "sys.modules['google.colab'] = types.ModuleType('google.colab')"
+
+
+@pytest.mark.parametrize("address", ["", ADDRESS])
+def test_at_home_the_cell_does_nothing(tmp_path, address):
+    done = run_cell(badges.cell_source("notebooks", address), tmp_path)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", ""), (
+        "nothing imported, printed or changed"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_an_address_the_cell_says_what_to_do(tmp_path):
+    done = run_cell(badges.cell_source("notebooks", ""), tmp_path, IN_COLAB)
+    assert f"the course is not in {tmp_path.resolve()}/course: clone or upload it there" in done.stderr.splitlines()[-1]
+
+
+# What it calls
+
+
+@pytest.fixture
+def versions(monkeypatch, tmp_path):
+    """What is installed, as `prepare` is told: the pinned versions, until a test changes some. And what pip is asked for."""
+    told = colab.pins_of((ROOT / "requirements.txt").read_text())
+    asked: list[str] = []
+    monkeypatch.setattr(colab, "version_of", told.get)
+    monkeypatch.setattr(colab, "install", asked.extend)
+    monkeypatch.setenv("PYTHONPATH", "/before")
+    monkeypatch.chdir(tmp_path)
+    return told, asked
+
+
+def test_where_all_is_there_nothing_is_installed(versions, capsys):
+    colab.prepare("labs")
+    assert versions[1] == [] and Path.cwd() == ROOT / "labs"
+    assert os.environ["PYTHONPATH"] == f"{ROOT}{os.pathsep}/before"
+    assert capsys.readouterr().out == (
+        f"torch {versions[0]['torch']} is here and stays. The course is tested with torch 2.11, 2.12 and 2.13.\n"
+    )
+
+
+def test_only_what_is_missing_is_installed_at_its_pin(versions, capsys):
+    told, asked = versions
+    pin, told["numpy"] = told.pop("einops"), "2.0.2"
+    colab.prepare("notebooks")
+    assert asked == [f"einops=={pin}"]
+    printed = capsys.readouterr().out
+    assert f"pip installs what is missing here: einops=={pin}\n" in printed
+    assert re.search(r"other versions, and left alone: numpy 2\.0\.2 \(pinned: [\d.]+\)\.$", printed)
+
+
+@pytest.mark.parametrize("version", ["2.9.0+cu126", "2.14.0", "2.1.0"])
+def test_an_untested_torch_is_named_and_stays(versions, capsys, version):
+    told, asked = versions
+    told["torch"] = version
+    colab.prepare("notebooks")
+    assert asked == []
+    assert f"torch {version} is here and stays" in (printed := capsys.readouterr().out)
+    assert "tested with torch 2.11, 2.12 and 2.13: where a claim turns red, torch may have changed" in printed
+
+
+def test_without_torch_nothing_is_touched(versions, tmp_path):
+    told, asked = versions
+    del told["torch"], told["einops"]
+    with pytest.raises(RuntimeError, match="torch is missing, and it is never installed here"):
+        colab.prepare("notebooks")
+    assert asked == [] and Path.cwd() == tmp_path
+
+
+def test_a_python_that_is_too_old_is_told_first(versions, monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 12))
+    with pytest.raises(RuntimeError, match=r"Python 3\.10 is too old, the course needs 3\.11 or newer"):
+        colab.prepare("notebooks")
+    needed = re.search(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert needed[1] == colab._dotted(colab.OLDEST)
+
+
+@pytest.mark.slow
+def test_where_pip_fails_its_words_are_shown(monkeypatch, tmp_path):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(
+        RuntimeError, match=r"(?s)could not install einops==0\.0\.7 beside what is here.*einops==0\.0\.7"
+    ):
+        colab.install(["einops==0.0.7"])
+
+
+@pytest.mark.slow
+def test_nothing_that_is_there_gives_way_to_what_is_missing(tmp_path):
+    python = alone.stand_in(tmp_path, without=("nvidia-ml-py",))
+    alone.made_up_wheel("missing", "1.0", tmp_path, needs="einops==0.0.7")
+    alone.made_up_wheel("einops", "0.0.7", tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    call = [python, "-c", "from utils.colab import install; install(['missing==1.0'])"]
+    done = subprocess.run(call, env=environment, capture_output=True, text=True)
+    assert "RuntimeError: pip could not install missing==1.0 beside what is here" in done.stderr
+    assert "einops==0.0.7" in done.stderr and own_packages(python) == set()
+
+
+def imports_of(sources: list[str]) -> set[str]:
+    """The modules, not Python's own, that these sources import."""
+    names = set()
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names) - {"utils"}
+
+
+def test_what_notebooks_import_is_needed_and_pinned():
+    books = [path for folder in ("notebooks", "solutions") for path in (ROOT / folder).glob("*.ipynb")]
+    cells = [static.tree_of(cell) for path in books for cell in read(path).code]
+    files = [path.read_text() for folder in ("utils", "utils/figures") for path in (ROOT / folder).glob("*.py")]
+    packages = metadata.packages_distributions()
+    found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
+    assert {"torch", "einops"} <= found
+    brought = {"ipython", "pillow", "traitlets"}  # by the kernel, by Matplotlib, by ipywidgets
+    assert found - brought <= set(colab.NEEDED)
+    assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
+
+
+def test_the_versions_of_torch_are_those_that_the_requirements_name():
+    text = (ROOT / "requirements.txt").read_text()
+    assert colab.pins_of(text)["torch"].startswith(colab.TESTED[-1] + ".")
+    assert re.findall(r"(2\.\d+)", text.splitlines()[0]) == list(colab.TESTED[:-1])
+
+
+# make badges
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """The course, in a repository that has the address ADDRESS: (its folder, a bare clone of it)."""
+    folder = tmp_path_factory.mktemp("repository")
+    copy = alone.repository(folder / "course")
+    badges.badges(REPOSITORY, copy)
+    return copy, alone.bare_clone(copy, folder / "course.git")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Of all files but the tests, which name all sorts of repositories."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    named = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {name: text for name, text in named.items() if not name.startswith("tests/")}
+
+
+def test_badges_come_and_go(tmp_path, capsys):
+    copy = alone.repository(tmp_path / "course")
+    badges.badges("", copy)
+    without = contents(copy)
+    badges.badges(REPOSITORY, copy)
+    badged = contents(copy)
+    changed = {name for name in badged if badged[name] != without[name]}
+    notebooks = {name for name in badged if re.fullmatch(r"(notebooks|solutions|labs)/\w+\.ipynb", name)}
+    assert changed == {"pyproject.toml", "README.md", *notebooks} and badged.keys() == without.keys()
+    assert badges.address_of(copy) == ADDRESS
+    capsys.readouterr()
+    badges.badges(REPOSITORY, copy)
+    badges.badges(None, copy)
+    assert contents(copy) == badged and capsys.readouterr().out == "", "a second time nothing is left to do"
+    badges.badges("another/one", copy)
+    assert not any(REPOSITORY.encode() in text for text in contents(copy).values())
+    badges.badges("", copy)
+    assert contents(copy) == without, "and away again, to the byte"
+
+
+def test_every_link_leads_to_a_notebook_and_every_lecture_and_lab_has_one(course):
+    copy, _ = course
+    begin = f"https://colab.research.google.com/github/{REPOSITORY}/blob/main/"
+    badge = r"\[!\[Open in Colab\]\(([^)]+)\)\]\(" + re.escape(begin) + r"([^)]+)\)"
+    linked = re.findall(badge, (copy / "README.md").read_text())
+    here = {
+        str(path.relative_to(copy)) for name in ("notebooks", "labs") for path in (copy / name).glob("[0-9]*.ipynb")
+    }
+    assert {path for _, path in linked} == here and len(linked) == len(here)
+    assert all((copy / picture).exists() for picture, _ in linked)
+    for path in here:
+        cells = load(copy / path)["cells"]
+        assert f"\n\n[Open in Colab]({begin}{path})\n\n" in text_of(cells[0]["source"])
+        assert f'repository = "{ADDRESS}"' in text_of(cells[1]["source"])
+
+
+def test_without_an_address_there_is_no_link_to_colab(tmp_path):
+    copy = alone.repository(tmp_path / "course")
+    badges.badges("", copy)
+    kept = {name: text for name, text in contents(copy).items() if not name.startswith("utils/")}
+    assert not any(b"colab.research" in text or b"Open in Colab]" in text for text in kept.values())
+
+
+@pytest.mark.parametrize("name", ["course", "https://github.com/a/b", "a/b/c", "a b/c", 'a/"b', "/b"])
+def test_what_is_no_repository_is_refused(name, tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    with pytest.raises(ValueError, match="is no repository: name it as owner/name"):
+        badges.badges(name, tmp_path)
+    assert (tmp_path / "pyproject.toml").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [(["REPO=a/b"], '--repo "a/b"'), (["REPO="], '--repo ""'), ([], "badges \n")]
+)
+def test_make_badges(words, option, monkeypatch):
+    monkeypatch.setenv("REPO", "what/the-environment-says")
+    done = subprocess.run(["make", "--dry-run", "badges", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"utils.course {option}".replace("course --", "course badges --") in done.stdout
+
+
+# A notebook alone
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory):
+    """A Python without the packages MISSING, and the environment in which pip finds them."""
+    folder = tmp_path_factory.mktemp("lacking")
+    (folder / "wheels").mkdir()
+    for name in MISSING:
+        alone.wheel_of(name, folder / "wheels")
+    python = alone.stand_in(folder, without=MISSING)
+    return python, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "wheels")}
+
+
+def own_packages(python: Path) -> set[str]:
+    """What has been installed into this Python's own site-packages."""
+    (place,) = python.parents[1].glob("lib/python*/site-packages")
+    return {path.name.split("-")[0] for path in place.glob("*.dist-info")}
+
+
+def fresh(folder: Path, notebook: Path, *more: str) -> Path:
+    """The notebook alone in a folder, with more cells of code after its first."""
+    book = load(notebook)
+    if more:
+        book["cells"] = [*book["cells"][:2], *(nbformat.v4.new_code_cell(source) for source in more)]
+    folder.mkdir()
+    path = folder / notebook.name
+    path.write_text(json.dumps(book))
+    return path
+
+
+def told(cell) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def errors(book) -> list[str]:
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    return [f"{cell.id}: {o.ename}: {o.evalue}" for cell in cells for o in cell.outputs if o.output_type == "error"]
+
+
+@pytest.mark.slow
+def test_a_lecture_alone_where_packages_are_missing(course, lacking, tmp_path):
+    copy, clone = course
+    python, surroundings = lacking
+    path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
+    assert own_packages(python) == set()
+    book = alone.run_alone(path, python, tmp_path, surroundings | alone.redirected(ADDRESS, clone))
+    assert errors(book) == []
+    assert all(cell.execution_count for cell in book.cells if cell.cell_type == "code" and cell.source.strip())
+    pins = colab.pins_of((ROOT / "requirements.txt").read_text())
+    wanted = ", ".join(f"{name}=={pins[name]}" for name in MISSING)
+    assert told(book.cells[1]).startswith(f"pip installs what is missing here: {wanted}\ntorch ")
+    assert own_packages(python) == {"einops", "nvidia_ml_py"}, "and nothing else: not torch, not NumPy"
+    assert {path.name for path in (tmp_path / "content").iterdir()} == {path.name, "course"}
+
+
+WHERE = "import os, utils, subprocess, sys; print(os.getcwd(), utils.__file__)"
+CHILD = (
+    "print(subprocess.run([sys.executable, '-c', 'import utils; print(utils.__file__)'], capture_output=True).stdout)"
+)
+
+
+@pytest.mark.slow
+def test_a_lab_alone_run_twice_is_fetched_once_and_found_by_processes(course, lacking, tmp_path):
+    copy, clone = course
+    python, surroundings = lacking
+    notebook = sorted((copy / "labs").glob("*.ipynb"))[1]
+    again = text_of(load(notebook)["cells"][1]["source"])
+    path = fresh(tmp_path / "content", notebook, "open('../mine', 'w').close()", again, WHERE, CHILD)
+    book = alone.run_alone(path, python, tmp_path, surroundings | alone.redirected(ADDRESS, clone))
+    assert errors(book) == []
+    home = tmp_path.resolve() / "content" / "course"
+    assert told(book.cells[4]) == f"{home}/labs {home}/utils/__init__.py\n"
+    assert f"{home}/utils/__init__.py" in told(book.cells[5])
+    assert (home / "mine").exists() and not (home / "labs" / "course").exists()
+
+
+@pytest.mark.slow
+def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
+    copy, clone = course
+    python = alone.stand_in(tmp_path, torch="2.9.0+cu126")
+    path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
+    book = alone.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | alone.redirected(ADDRESS, clone))
+    assert errors(book) == []
+    assert told(book.cells[1]).startswith("torch 2.9.0+cu126 is here and stays. The course is tested with torch 2.11,")
+    assert own_packages(python) == set()
+
+
+@pytest.mark.slow
+def test_where_the_repository_cannot_be_fetched_the_cell_says_so(course, lacking, tmp_path):
+    copy, _ = course
+    path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb", WHERE)
+    book = alone.run_alone(path, lacking[0], tmp_path, alone.redirected(ADDRESS, tmp_path / "nothing.git"))
+    home = tmp_path.resolve() / "content" / "course"
+    assert "nothing.git" in told(book.cells[1]), "git's own words"
+    assert errors(book)[0].startswith(
+        f"colab: FileNotFoundError: the course is not in {home}: clone or upload it there"
+    )

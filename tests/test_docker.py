@@ -1,0 +1,259 @@
+"""The Dockerfile without Docker: what it names exists, and its steps work on what .dockerignore leaves of the course.
+
+The steps before the ordinary user (Debian's packages, the user himself) are root's and are not run here.
+"""
+
+import fnmatch
+import json
+import os
+import re
+import shlex
+import shutil
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import alone
+import pytest
+
+from utils.colab import pins_of
+from utils.device import git_commit
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each of the Dockerfile as (WORD, the rest), in order."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
+
+
+STEPS = instructions()
+AT_USER = [word for word, _ in STEPS].index("USER")
+
+
+def rest_of(word: str) -> list[str]:
+    return [rest for other, rest in STEPS if other == word]
+
+
+def is_ignored(path: str) -> bool:
+    """Whether .dockerignore leaves out a path of the course: a pattern leaves out what it matches and all below."""
+    patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    parts = path.split("/")
+    for head in ("/".join(parts[:n]) for n in range(1, len(parts) + 1)):
+        for pattern in patterns:
+            name = head.split("/")[-1] if pattern.startswith("**/") else head
+            if fnmatch.fnmatchcase(name, pattern.removeprefix("**/")):
+                return True
+    return False
+
+
+# What it says
+
+
+def test_torch_and_all_else_are_pinned_and_torch_is_the_registrys_own_with_cuda():
+    lines = [line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if line), "no option, no +cpu, no range"
+    assert {"torch", "numpy"} <= pins_of("\n".join(lines)).keys()
+    assert "-r requirements.txt" in " ".join(rest_of("RUN"))
+    assert not re.search("index-url|find-links|whl/cpu", (ROOT / "Dockerfile").read_text())
+
+
+def test_the_base_is_one_version_of_a_python_that_the_course_is_tested_with():
+    (base,) = rest_of("FROM")
+    version = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-bookworm", base)
+    named = re.search(r"Python (3\.\d+) to (3\.\d+)", README)
+    minors = [int(text.split(".")[1]) for text in (named[1], version[1], named[2])]
+    assert minors == sorted(minors)
+
+
+def test_an_ordinary_user_installs_and_runs_it():
+    (user,) = rest_of("USER")
+    assert user != "root" and any(f"useradd --create-home --uid $USER_ID {user}" in rest for rest in rest_of("RUN"))
+    before, after = STEPS[:AT_USER], STEPS[AT_USER:]
+    assert not any(word == "COPY" or "pip" in rest for word, rest in before)
+    assert all(f"--chown={user} " in rest for word, rest in after if word == "COPY")
+
+
+def test_every_path_that_it_copies_is_there_and_every_command_is_one():
+    for rest in rest_of("COPY"):
+        *sources, _ = [word for word in rest.split() if not word.startswith("--")]
+        assert all((ROOT / source).exists() and not is_ignored(source) for source in sources)
+    assert [json.loads(rest) for rest in rest_of("CMD")] == [["make", "run"]]
+    targets = re.findall(r"make ([\w./]+)", " ".join(rest for word, rest in STEPS[AT_USER:] if word == "RUN"))
+    for target in ["run", *targets]:
+        done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert set(targets) == {".venv/.ready", "image"}
+
+
+def test_the_image_holds_what_git_keeps_and_nothing_else():
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no repository here")
+    kept = {name for name in listed.stdout.split("\0") if name and not name.startswith(".ci/")}
+    assert not {name for name in kept if is_ignored(name)}
+    for made in (".git/HEAD", ".venv/bin/python", "build/ledger.json", "runs/a/run.json", "utils/__pycache__/a.pyc"):
+        assert is_ignored(made), made
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    assert all(is_ignored(f"{name.replace('*', 'x')}/file") for name in ignored), "whatever git ignores"
+
+
+def test_make_image_passes_the_commit_in():
+    done = subprocess.run(["make", "--dry-run", "image"], cwd=ROOT, capture_output=True, text=True, check=True)
+    (asked,) = re.findall(r"--build-arg COMMIT=\$\((.*?)\) ", done.stdout)
+    said = subprocess.run(["sh", "-c", asked], cwd=ROOT, capture_output=True, text=True)
+    if said.returncode:
+        pytest.skip("no repository here")
+    there = git_commit(ROOT)
+    assert said.stdout.strip() == there["commit"] + "-dirty" * said.stdout.strip().endswith("-dirty")
+    assert "COMMIT" in rest_of("ARG") and any("COURSE_COMMIT=$COMMIT" in rest for rest in rest_of("ENV"))
+
+
+DOCKER = re.findall(r"^docker run (.*)$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", DOCKER)
+def test_what_the_readme_has_docker_run_is_a_command_of_the_course(line):
+    """Not run by Docker: what follows the image's name is asked for its help, or is a target of make."""
+    words = shlex.split(line)
+    command = words[words.index("honest-training-loop") + 1 :] or ["make", "run"]
+    if command[0] == "make":
+        subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, check=True)
+    else:
+        assert command[:4] == ["python", "-m", "utils", "train"]
+        done = subprocess.run([sys.executable, *command[1:], "--help"], cwd=ROOT, capture_output=True, check=True)
+        assert b"--save-every" in done.stdout
+
+
+def test_the_readme_shows_both_commands():
+    assert any("utils train" in line for line in DOCKER) and any(
+        line.endswith("honest-training-loop") for line in DOCKER
+    )
+
+
+# What it does
+
+
+def test_without_a_repository_the_commit_is_what_was_passed_in(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.delenv("COURSE_COMMIT", raising=False)
+    assert git_commit(tmp_path) == {"commit": None, "dirty": None}
+    monkeypatch.setenv("COURSE_COMMIT", COMMIT)
+    assert git_commit(tmp_path) == {"commit": COMMIT, "dirty": False}
+    monkeypatch.setenv("COURSE_COMMIT", f"{COMMIT}-dirty")
+    assert git_commit(tmp_path) == {"commit": COMMIT, "dirty": True}
+    monkeypatch.setenv("COURSE_COMMIT", "main")
+    with pytest.raises(ValueError, match="COURSE_COMMIT='main' is no commit: 40 hexadecimal digits"):
+        git_commit(tmp_path)
+
+
+def test_a_repository_is_asked_itself(tmp_path, monkeypatch):
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    subprocess.run(
+        ["git", "-C", tmp_path, *identity, "commit", "--quiet", "--allow-empty", "--message=One"], check=True
+    )
+    monkeypatch.setenv("COURSE_COMMIT", COMMIT)
+    told = git_commit(tmp_path)
+    assert told["commit"] not in (None, COMMIT) and told["dirty"] is False
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """What the image holds, its steps having been run: (the folder, the environment of its commands).
+
+    Its .venv finds the packages of this one from the start, so that pip has nothing to fetch; its pins are checked all
+    the same.
+    """
+    folder = tmp_path_factory.mktemp("image")
+    course, data = folder / "course", folder / "data"
+    data.mkdir()
+    (course / ".venv").mkdir(parents=True)
+    found = alone.packages(folder / "found")
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "PIP_NO_INDEX": "1"}
+    environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COMMIT": COMMIT}  # 0: pip's word for no isolation
+    for word, rest in STEPS[AT_USER:]:
+        if word == "COPY":
+            *sources, _ = [name for name in rest.split() if not name.startswith("--")]
+            copy(sources, course)
+        elif word == "ENV":
+            for name, value in (pair.split("=", 1) for pair in rest.split()):
+                environment[name] = string.Template(value).substitute(environment).replace("/course", str(course))
+            environment["COURSE_DATA"] = str(data)
+        elif word == "RUN":
+            done = run(rest, course, environment)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "Would install" not in done.stdout and "Downloading" not in done.stdout
+        if word == "WORKDIR":
+            assert rest == "/course"
+            make_venv_find(course, found)
+    return course, environment
+
+
+def make_venv_find(course: Path, found: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", course / ".venv"], check=True)
+    (own,) = (course / ".venv").glob("lib/python*/site-packages")
+    (own / "found.pth").write_text(f"{found}\n")
+    (course / ".venv" / "share").symlink_to(Path(sys.prefix) / "share")  # nbconvert's templates, beside the packages
+
+
+def copy(sources: list[str], course: Path) -> None:
+    if sources == ["."]:
+        ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+        with_links = shutil.ignore_patterns(".git", *ignored)
+
+        def not_in_image(folder: str, names: list[str]) -> set[str]:
+            place = Path(folder).relative_to(ROOT)
+            return with_links(folder, names) | {name for name in names if is_ignored((place / name).as_posix())}
+
+        shutil.copytree(ROOT, course, ignore=not_in_image, dirs_exist_ok=True)
+    else:
+        for source in sources:
+            shutil.copy(ROOT / source, course / source)
+
+
+def run(command: str, course: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
+    return subprocess.run(["sh", "-c", command], cwd=course, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_run_in_the_image_knows_its_commit(image):
+    course, environment = image
+    assert not (course / ".git").exists()
+    done = run("python -m utils train --run runs/a --data spiral --steps 3 --lr 0.01", course, environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((course / "runs/a/run.json").read_text())["legs"][0]["fingerprint"]
+    assert (told["commit"], told["dirty"]) == (COMMIT, False)
+    where = run("python -c 'import utils; print(utils.__file__)'", course / "notebooks", environment)
+    assert where.stdout.strip() == str(course / "utils/__init__.py")
+
+
+@pytest.mark.slow
+def test_make_run_has_nothing_left_to_set_up_and_its_ledger_knows_the_commit(image, tmp_path):
+    course, environment = image
+    (command,) = [" ".join(json.loads(rest)) for rest in rest_of("CMD")]
+    assert run(f"{command} --dry-run", course, environment).stdout.splitlines() == [
+        ".venv/bin/python -m utils.course run "
+    ]
+    away = tmp_path / "away"
+    shutil.move(course / "notebooks", away)
+    (course / "notebooks").mkdir()
+    shutil.copy(away / "05_modules_and_initialisation.ipynb", course / "notebooks")
+    done = run(command, course, environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ledger = json.loads((course / "build/ledger.json").read_text())
+    assert ledger["run"]["commit"] == COMMIT and ledger["lectures"][0]["verified"] > 50
+    shutil.rmtree(course / "notebooks")
+    shutil.move(away, course / "notebooks")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commit", ["", "main", "0123456"])
+def test_without_a_commit_no_image_is_built(commit, tmp_path):
+    (check,) = [rest for rest in rest_of("RUN") if "$COMMIT" in rest]
+    done = run(check, tmp_path, {"PATH": os.environ["PATH"], "COMMIT": commit})
+    assert done.returncode == 1 and "Build by: make image" in done.stderr

@@ -1,0 +1,98 @@
+"""What a notebook that comes alone, as in Colab, needs of its surroundings. Nothing but the standard library is imported.
+
+The first code cell of every notebook fetches the course and calls `prepare`. It installs what is missing and changes nothing
+else: neither torch nor NumPy nor anything that is there, since half of it may be imported already.
+"""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OLDEST = (3, 11)  # Python
+TESTED = ("2.11", "2.12", "2.13")  # torch
+NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "ipywidgets", "pytest")  # by the notebooks
+ELSE = "Or read the course at home: its README needs two commands"
+
+
+def prepare(folder: str) -> None:
+    """Install what the notebooks need and what is missing, say what is untested, and go to `folder` of the course.
+
+    Raises RuntimeError, before anything is changed, if Python is too old or torch is missing; and if pip fails.
+    """
+    if sys.version_info[:2] < OLDEST:
+        raise RuntimeError(
+            f"Python {_dotted(sys.version_info[:2])} is too old, the course needs {_dotted(OLDEST)} or newer: choose "
+            f"a newer runtime (Runtime, Change runtime type). {ELSE}"
+        )
+    present = {name: version for name in NEEDED if (version := version_of(name))}
+    if "torch" not in present:
+        raise RuntimeError(
+            f"torch is missing, and it is never installed here: choose a runtime that has it, or install it. {ELSE}"
+        )
+    pins = pins_of((ROOT / "requirements.txt").read_text(encoding="utf-8"))
+    missing = [f"{name}=={pins[name]}" for name in NEEDED if name not in present]
+    if missing:
+        print(f"pip installs what is missing here: {', '.join(missing)}")
+        install(missing)
+    print(_about(present, pins))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # for processes
+    os.chdir(ROOT / folder)
+
+
+def version_of(name: str) -> str | None:
+    """The installed version of a package, None if it is missing."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def pins_of(requirements: str) -> dict[str, str]:
+    """Package → version of the lines `name==version`, whatever comment follows."""
+    return dict(re.findall(r"^([\w.-]+)==([\w.+!]+)", requirements, re.MULTILINE))
+
+
+def install(wanted: list[str]) -> None:
+    """Have pip install `wanted`, with every package that is here held at its version. RuntimeError if it cannot."""
+    here = {f"{found.name}=={found.version}" for found in metadata.distributions() if found.name and found.version}
+    held = sorted(line for line in here if re.fullmatch(r"[\w.-]+==\d[\w.+!]*", line))
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        constraints.write_text("\n".join(held) + "\n", encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+        command += ["--constraint", str(constraints), *wanted]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise RuntimeError(
+            f"pip could not install {', '.join(wanted)} beside what is here:\n{done.stdout.strip()[-1500:]}\n"
+            f"Start a fresh runtime and run this cell first. {ELSE}"
+        )
+    importlib.invalidate_caches()
+
+
+def _about(present: dict[str, str], pins: dict[str, str]) -> str:
+    """What is here in other versions than those that the course is tested with."""
+    torch = present["torch"]
+    tested = f"{', '.join(TESTED[:-1])} and {TESTED[-1]}"
+    known = any(torch.startswith(f"{version}.") for version in TESTED)
+    lines = [f"torch {torch} is here and stays. The course is tested with torch {tested}" + "." * known]
+    if not known:
+        lines[0] += ": where a claim turns red, torch may have changed, not you."
+    others = [
+        f"{name} {version} (pinned: {pins[name]})"
+        for name, version in present.items()
+        if name != "torch" and version != pins[name]
+    ]
+    if others:
+        lines.append(f"Also here in other versions, and left alone: {', '.join(others)}.")
+    return "\n".join(lines)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,48 @@
+"""The frame around every page, the templates, and the files that all pages share."""
+
+import shutil
+from pathlib import Path
+
+import jinja2
+from pygments.styles import get_style_by_name
+from pygments.token import STANDARD_TYPES
+
+HERE = Path(__file__).parent
+TEMPLATES, STATIC = HERE / "templates", HERE / "static"
+LIMIT = 3_000_000  # bytes of a page, pictures and all
+STYLES = "xcode", "github-dark"  # of code, light and dark
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def write(page: Path, template: str, context: dict) -> None:
+    """Write one page from templates/<template>.html.j2. Raises ValueError for one that takes a phone too long to load."""
+    text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **context).encode()
+    if len(text) > LIMIT:
+        raise ValueError(f"{page.name} would have {len(text):,} bytes, more than {LIMIT:,}: make its pictures smaller")
+    page.write_bytes(text)
+
+
+def write_static(folder: Path) -> None:
+    """The style and the scripts, into a new folder."""
+    shutil.copytree(STATIC, folder)
+    with (folder / "site.css").open("a", encoding="utf-8") as style:
+        style.write(code_colours())
+
+
+def code_colours() -> str:
+    """CSS for the classes that pygments gives to code, each colour for light pages and for dark ones."""
+    light, dark = (get_style_by_name(name) for name in STYLES)
+    lines = []
+    for token, name in STANDARD_TYPES.items():
+        one, other = light.style_for_token(token), dark.style_for_token(token)
+        if name and (one["color"] or other["color"]):
+            colours = ", ".join(f"#{each['color']}" if each["color"] else "currentcolor" for each in (one, other))
+            lines.append(f".highlight .{name} {{ color: light-dark({colours}); }}")
+    return "\n" + "\n".join(lines) + "\n"

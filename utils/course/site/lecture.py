@@ -1,0 +1,142 @@
+"""One notebook as the body of a page: its cells by nbconvert, with a template of ours and the ledger's verdicts."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from bs4 import BeautifulSoup
+from nbconvert import TemplateExporter
+from nbconvert.filters import Highlight2HTML
+from traitlets.config import Config
+
+from utils.course.badges import CELL
+from utils.course.ledger import FAILED, UNVERIFIED, VERIFIED
+from utils.course.mutants import is_calculator, is_picture
+from utils.course.notebook import Lecture
+from utils.course.site import prose
+
+TEMPLATES = Path(__file__).parent / "templates"
+SET_UP = ("parameters", "setup", CELL)  # cells that say nothing about the subject: folded
+MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
+CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed"}
+
+
+@dataclass(frozen=True)
+class Body:
+    """A notebook's page without the frame around it.
+
+    contents: (level, anchor, words) of its headings. texts: (anchor, kind, title, words) of all that can be searched.
+    """
+
+    html: str
+    contents: tuple[tuple[int, str, str], ...]
+    texts: tuple[tuple[str, str, str, str], ...]
+
+
+def anchor_of(number: str) -> str:
+    """The id of a claim on its page: "claim-7-3" for "7.3"."""
+    return f"claim-{number.replace('.', '-')}"
+
+
+def verdict_line(row: dict) -> str:
+    """What the proof of a claim came to, in a line; `row` is the claim's in the ledger."""
+    reason = f": {row['reason'].splitlines()[0]}" if row["reason"] else ""
+    where = row["gpu"] or row["device"].upper()
+    return f"{MARKS[row['status']]} {row['status']}{reason} ({where}, {row['seconds']:.2f} s)"
+
+
+def render(
+    lecture: Lecture, rows: dict[str, dict], where: dict[str, str], links: dict[str, str], seen: dict[str, tuple]
+) -> Body:
+    """The body of the notebook `lecture`, executed or not.
+
+    rows: the ledger's rows of its claims, by number; a claim without one gets no verdict. where, links: see prose.clean.
+    seen: what receipts say of each claim, by number.
+    """
+    book = nbformat.reads(json.dumps(lecture.raw), as_version=4)  # a copy, its lists of lines joined
+    _label(book, lecture, rows, seen)
+    contents, texts = [], []
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            cell.metadata["course"]["html"] = prose.clean(prose.markdown(cell.source), where, links)
+            _read(cell.metadata["course"], contents, texts)
+    exporter = Exporter()
+    exporter.register_filter("harmless", lambda text: prose.clean(text, where, links))
+    exporter.register_filter("prose", lambda text: prose.clean(prose.markdown(text), where, links))
+    html, _ = exporter.from_notebook_node(book)
+    return Body(html, tuple(contents), tuple(texts))
+
+
+class Exporter(TemplateExporter):
+    """nbconvert's machinery with the template of this folder."""
+
+    output_mimetype = "text/html"
+    file_extension = ".html"
+
+    def __init__(self):
+        # No widgets: they are dead in a page. A calculator is its first state there, as HTML.
+        priority = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain"]
+        super().__init__(
+            config=Config(NbConvertBase={"display_data_priority": priority}),
+            template_name="course",
+            template_file="index.html.j2",
+            extra_template_basedirs=[str(TEMPLATES)],
+        )
+        self.register_filter("highlight_code", Highlight2HTML(pygments_lexer="python", parent=self))
+
+
+def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]) -> None:
+    """Tell the template of each cell what it is: claim, proof, picture, other code, or prose."""
+    claims = {claim.cell.index: claim for claim in lecture.claims}
+    proofs = {claim.proof.index: claim for claim in lecture.claims if claim.proof}
+    for cell, raw, after in zip(book.cells, lecture.cells, [*lecture.cells[1:], None], strict=True):
+        course = {"anchor": raw.id or f"cell-{raw.index}", "role": "prose", "status": ""}
+        if raw.index in claims:
+            number = claims[raw.index].number
+            course |= _of_claim(claims[raw.index], rows.get(number), seen.get(number, ()))
+        elif raw.index in proofs:
+            course |= {"role": "proof", "label": f"proof of {proofs[raw.index].number}"}
+        elif is_calculator(raw):
+            name = raw.id.removeprefix("calculator-")
+            course |= {"role": "picture", "label": "the calculator's code", "folded": True, "calculator": name}
+        elif raw.kind == "code" and is_picture(raw):
+            course |= {"role": "picture", "label": "the picture's code", "folded": True}
+        elif raw.kind == "code":
+            set_up = raw.id in SET_UP
+            course |= {"role": "helper", "label": "set-up" if set_up else "code", "folded": set_up}
+        if raw.kind == "code":
+            course["words"] = _words(after.source) if after is not None and after.kind == "markdown" else "a picture"
+        cell.metadata["course"] = course
+
+
+def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
+    course = {"anchor": anchor_of(claim.number), "role": f"claim {claim.kind.lower()}"}
+    if row is None:
+        return course
+    saw = row["reason"] if row["status"] == FAILED and "\n" in row["reason"] else ""
+    verdict = " · ".join([verdict_line(row), *(there.words for there in seen)])
+    return course | {"status": CLASSES[row["status"]], "verdict": verdict, "saw": saw}
+
+
+def _words(source: str) -> str:
+    """The words that read a picture aloud, for readers who cannot see it: the first paragraph after it."""
+    return " ".join(re.sub(r"[*_`$#>]|<[^>]+>", "", source).strip().split("\n\n")[0].split())
+
+
+def _read(course: dict, contents: list, texts: list) -> None:
+    """Add a prose cell's headings to the contents, and them, its claim or its text to what can be searched."""
+    soup = BeautifulSoup(course["html"], "html.parser")
+    for heading in soup.select("h1, h2, h3, h4"):
+        words, anchor = prose.plain(str(heading)), heading.get("id", course["anchor"])
+        texts.append((anchor, "heading", words, ""))
+        if heading.name in ("h2", "h3") and words:
+            contents.append((int(heading.name[1]), anchor, words))
+        heading.extract()
+    words = prose.plain(str(soup))
+    head = re.match(r"(Claim|Folklore) \d+\.\d+\. ", words)
+    if head and course["role"].startswith("claim"):
+        texts.append((course["anchor"], head[1].lower(), head[0].removesuffix(". "), words.removeprefix(head[0])))
+    elif words:
+        texts.append((course["anchor"], "text", "", words))

@@ -1,0 +1,145 @@
+"""Markdown and outputs as clean HTML: no script survives, and each "Claim 7.3" is a link to that claim."""
+
+import re
+from functools import cache
+
+import bleach
+from bs4 import BeautifulSoup, NavigableString
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+SPOKEN = re.compile(r"\b(?:Claims?|Folklore) (\d+\.\d+)\b")
+REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with all that is in them
+UNLINKED = ("a", "code", "pre", "h1", "h2", "h3", "h4", "summary")
+TAGS = {
+    *(
+        "a",
+        "abbr",
+        "b",
+        "blockquote",
+        "br",
+        "caption",
+        "code",
+        "dd",
+        "del",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "hr",
+        "i",
+    ),
+    *(
+        "figcaption",
+        "figure",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "img",
+        "input",
+        "kbd",
+        "li",
+        "mark",
+        "ol",
+        "p",
+        "pre",
+    ),
+    *("s", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"),
+    *("u", "ul", "var"),
+}
+ATTRIBUTES = {
+    "*": ["class", "id", "title"],
+    "a": ["href"],
+    "details": ["open"],
+    "img": ["alt", "width", "height"],
+    "input": lambda tag, name, value: (name, value) in (("type", "checkbox"), ("disabled", "")) or name == "checked",
+    "ol": ["start"],
+    "td": ["colspan", "rowspan"],
+    "th": ["colspan", "rowspan", "scope"],
+}
+MARKDOWN = MarkdownWithMath(renderer=IPythonRenderer(escape=False))
+
+
+def _attribute(tag: str, name: str, value: str) -> bool:
+    """Whether an attribute may stay; pictures may only come out of the page itself."""
+    if tag == "img" and name == "src":
+        return value.startswith("data:image/")
+    for allowed in (ATTRIBUTES["*"], ATTRIBUTES.get(tag, [])):
+        if allowed(tag, name, value) if callable(allowed) else name in allowed:
+            return True
+    return False
+
+
+def markdown(source: str) -> str:
+    """The HTML of a Markdown text, as nbconvert renders it, not yet cleaned."""
+    return MARKDOWN.render(source)
+
+
+def clean(text: str, where: dict[str, str] | None = None, links: dict[str, str] | None = None) -> str:
+    """HTML from a lecture as HTML for a page: harmless, wide tables in a frame that scrolls, claims linked.
+
+    where: the address of each claim by its number. links: the address on the site of each relative link in a notebook;
+    one that is not among them loses its link and keeps its words.
+    """
+    soup = BeautifulSoup(text, "html.parser")
+    for element in soup(REMOVED):
+        element.decompose()
+    for anchor in soup.find_all("a", href=True):
+        _relink(anchor, links or {})
+    _link_claims(soup, where or {})
+    for cell in soup.find_all(["td", "th"], style=re.compile("text-align: ?(right|center)")):
+        cell["class"] = "figure" if "right" in cell["style"] else "centred"  # a page of ours refuses styles in its text
+    for table in soup.find_all("table"):
+        table.wrap(soup.new_tag("div", attrs={"class": "wide"}))
+    return bleach.clean(
+        str(soup),
+        tags=TAGS,
+        attributes=_attribute,
+        protocols={"http", "https", "mailto", "data"},
+        strip=True,
+    )
+
+
+def _relink(anchor, links: dict[str, str]) -> None:
+    address, mark, place = anchor["href"].partition("#")
+    if re.match(r"(https?|mailto):", address) or (not address and mark):
+        return
+    if address in links:
+        anchor["href"] = links[address] + mark + place
+    else:
+        anchor.unwrap()
+
+
+def _link_claims(soup, where: dict[str, str]) -> None:
+    """Each "Claim 7.3" in running text becomes a link, where the site has that claim."""
+    for text in soup.find_all(string=SPOKEN):
+        if any(parent.name in UNLINKED for parent in text.parents):
+            continue
+        parts, at = [], 0
+        for found in SPOKEN.finditer(text):
+            if found[1] in where:
+                link = soup.new_tag("a", href=where[found[1]], attrs={"class": "to-claim"})
+                link.string = found[0]
+                parts += [NavigableString(text[at : found.start()]), link]
+                at = found.end()
+        if parts:
+            text.replace_with(*parts, NavigableString(text[at:]))
+
+
+@cache
+def sentence(text: str) -> str:
+    """One paragraph of Markdown as clean HTML without the paragraph around it."""
+    return clean(markdown(text)).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def plain(html: str) -> str:
+    """The words of a piece of HTML, without its marks and with single blanks."""
+    soup = BeautifulSoup(html, "html.parser")
+    for element in soup.select("a.anchor-link, script, style, img"):
+        element.decompose()
+    for element in soup.select("br, dd, div, dt, h1, h2, h3, h4, li, p, pre, summary, td, th"):
+        element.append("\n")  # else the words of two cells of a table run together
+    return " ".join(soup.get_text().split())

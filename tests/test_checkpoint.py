@@ -17,7 +17,7 @@ STATE = {"model": {"w": torch.arange(1000.0)}, "step": 3, "best": None, "names":
 
 
 def test_what_was_saved_is_loaded(tmp_path):
-    path = checkpoint.save(tmp_path / "new" / "folder", 3, STATE)
+    path = checkpoint.save(tmp_path / "new", 3, STATE)
     loaded = checkpoint.load(path)
     assert torch.equal(loaded["model"]["w"], STATE["model"]["w"])
     assert {k: v for k, v in loaded.items() if k != "model"} == {k: v for k, v in STATE.items() if k != "model"}

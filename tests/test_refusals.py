@@ -7,15 +7,19 @@ import re
 import resource
 import shutil
 import signal
-from dataclasses import fields
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from utils import checkpoint
+from utils import checkpoint, metrics, shards
+from utils import run as run_folder
 from utils.config import CHOICES, WATCHING, Config, differences, field_docs
 from utils.data import IGNORE, TensorData, spiral
 from utils.device import pick_device
@@ -596,6 +600,132 @@ def test_a_folder_that_is_moved_while_training(tmp_path, replacement):
     aside.rename(run)
     assert checkpoint.load_newest(run / "checkpoints")["progress"]["step"] == 2
     assert train(net(), TensorData(X, Y), None, config, run=run).steps == 6
+
+
+FILING = {module.__file__ for module in (checkpoint, metrics, run_folder, shards)}
+
+
+class Before:
+    """A tracer that calls `do` once, before line number `line`, counted from 0, of those that run in FILING."""
+
+    def __init__(self, line: int, do: Callable[[], None]):
+        self.lines, self.line, self.do = 0, line, do
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> "Before | None":
+        if frame.f_code.co_filename not in FILING:
+            return None
+        if event == "line":
+            if self.lines == self.line:
+                self.do()
+            self.lines += 1
+        return self
+
+
+@pytest.mark.parametrize("replacement", ["nothing", "another run"])
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize(("step", "in_parts"), [(0, False), (6, False), (6, True)])
+def test_a_folder_that_is_replaced_before_any_line(tmp_path, monkeypatch, step, in_parts, replacement):
+    """Taking up the log, adding to it, saving: whenever it happens, nothing is written to, and no record read from, what is
+    in the folder's place."""
+    monkeypatch.setattr(shards, "in_parts", lambda state: in_parts)
+
+    def write(run: Path, step: int, traced: Callable) -> None:
+        with RunFolder(run, Config(steps=12, keep=2), 64) as folder:
+            folder.begin(step, torch.device("cpu"))
+            sys.settrace(traced)
+            try:
+                folder.log.resume(step)
+                folder.log.add(step=step + 1, by=run.name)
+                folder.save({"by": run.name}, step + 1, 1.0)
+            finally:
+                sys.settrace(None)
+                assert {record["by"] for record in folder.log.records} <= {run.name, "ours"}
+
+    ours, other, run, aside = (tmp_path / name for name in ("ours", "other", "run", "aside"))
+    for earlier in (0, 2, 4):
+        write(ours, earlier, None)
+        write(other, earlier + 5, None)
+
+    def replace() -> None:
+        run.rename(aside)
+        if replacement == "another run":
+            shutil.copytree(other, run)
+
+    counted, whole, stopped = Before(-1, replace), snapshot(other), 0
+    shutil.copytree(ours, run)
+    write(run, step, counted)
+    for line in range(counted.lines):
+        shutil.rmtree(run)
+        shutil.copytree(ours, run)
+        try:
+            write(run, step, Before(line, replace))
+        except RuntimeError as error:
+            stopped += 1
+            assert "run is not the folder in which this run began" in str(error)
+        assert run.exists() == (replacement == "another run"), line
+        if run.exists():
+            assert snapshot(run) == whole, line
+            shutil.rmtree(run)
+        saved = checkpoint.load_newest(aside / "checkpoints")
+        assert saved["by"] in ("ours", "run")
+        aside.rename(run)
+    assert stopped > counted.lines / 2 > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replacement", ["nothing", "another run", "a file"])
+def test_a_folder_that_is_replaced_before_any_line_that_takes_it_up(tmp_path, replacement):
+    """It refuses with the folder's name, or begins a run where there is none; what came into its place stays as it was."""
+
+    def take_up(run: Path, traced: Callable | None) -> dict | None:
+        sys.settrace(traced)
+        try:
+            with RunFolder(run, Config(steps=12), 64) as folder:
+                saved = folder.newest()
+                folder.begin(saved["progress"] if saved else 0, torch.device("cpu"))
+                return saved
+        finally:
+            sys.settrace(None)
+
+    ours, other, run, aside = (tmp_path / name for name in ("ours", "other", "run", "aside"))
+    for path, config in ((ours, Config(steps=12)), (other, Config(steps=13))):
+        for step in (1, 2):
+            with RunFolder(path, config, 64) as folder:
+                folder.newest()
+                folder.begin(step, torch.device("cpu"))
+                folder.save({"progress": step, "config": asdict(folder.config)}, step, 1.0)
+
+    def replace() -> None:
+        run.rename(aside)
+        if replacement == "another run":
+            shutil.copytree(other, run)
+        elif replacement == "a file":
+            run.write_text("mine")
+
+    counted, refused = Before(-1, replace), 0
+    shutil.copytree(ours, run)
+    take_up(run, counted)
+    for line in range(counted.lines):
+        shutil.rmtree(run)
+        shutil.copytree(ours, run)
+        try:
+            take_up(run, Before(line, replace))
+        except (ValueError, RuntimeError) as error:
+            refused += 1
+            assert str(run) in str(error), line
+        if replacement == "another run":
+            assert snapshot(run) == snapshot(other), line
+            shutil.rmtree(run)
+        elif replacement == "a file":
+            assert run.read_text() == "mine"
+            run.unlink()
+        elif run.exists():  # looked at when nothing was there
+            assert {path.name for path in run.iterdir()} <= {".lock", "run.json"}, line
+            shutil.rmtree(run)
+        assert snapshot(aside / "checkpoints") == snapshot(ours / "checkpoints"), line
+        aside.rename(run)
+    assert refused > counted.lines / 2 > 20
 
 
 @pytest.mark.parametrize(("in_the_way", "kept"), [("log.jsonl", "checkpoints"), (".tmp-run.json", "")])

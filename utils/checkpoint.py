@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -39,11 +40,19 @@ class _Hashing:
         self.file.flush()
 
 
-def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks = ALONE) -> Path:
-    """Write `state` as the checkpoint of `step` and return its path.
+def save(
+    folder: Path,
+    step: int,
+    state: dict,
+    kind: str = "step",
+    ranks: Ranks = ALONE,
+    check: Callable[[], None] = lambda: None,
+) -> Path:
+    """Write `state` as the checkpoint of `step` and return its path; `folder` is made if only its parent is there.
 
     `state` may hold tensors, numbers, strings and containers of these: what loads without running code. If ranks hold some
-    tensors in parts, all of them call this, with a folder that all can write to.
+    tensors in parts, all of them call this, with a folder that all can write to. check(): raises if `folder` is not the
+    one that is meant; called when the temporary file is open, and nothing but it was touched.
 
     Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
     """
@@ -51,9 +60,9 @@ def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks 
     temporary = folder / f".tmp-{kind}-{step:09d}-{'shards' if in_parts else os.getpid()}"
     try:
         if in_parts:
-            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks)
-        folder.mkdir(parents=True, exist_ok=True)
-        digest = _write(state, temporary)
+            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks, check)
+        folder.mkdir(exist_ok=True)  # its parent, if that was removed, is not made anew
+        digest = _write(state, temporary, check)
         path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
         os.replace(temporary, path)
         _sync_folder(folder)
@@ -66,12 +75,14 @@ def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks 
     return path
 
 
-def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks) -> Path:
+def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks, check: Callable[[], None]) -> Path:
     """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
     path = None
     if ranks.first:
         _remove(temporary)
-        temporary.mkdir(parents=True)
+        folder.mkdir(exist_ok=True)
+        temporary.mkdir()
+        check()
     ranks.of_first(None)  # not before it is there
     shards.write(temporary, state, ranks.first)
     if ranks.first:
@@ -81,9 +92,10 @@ def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ra
     return ranks.of_first(path)
 
 
-def _write(state: dict, path: Path) -> str:
+def _write(state: dict, path: Path, check: Callable[[], None]) -> str:
     """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
     with open(path, "wb") as file:
+        check()
         hashing = _Hashing(file)
         try:
             torch.save(state, hashing)

@@ -5,8 +5,8 @@ import os
 import resource
 import sys
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -151,18 +151,24 @@ def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
     return seconds / 3600 * dollars_per_hour
 
 
+@contextmanager
+def writing_anywhere() -> Iterator[Callable[[], None]]:
+    """Around what is written to no run's folder: nothing is checked."""
+    yield lambda: None
+
+
 class Log:
     """A run's history: a list of records in memory, and a line of JSON each in a file if there is one.
 
     Floats are written so that they read back to the same bits. Every rank has the list; rank 0 writes the file, always
-    within `writing()`.
+    within `writing()`, whose value is called when the file is open, and raises if it lies in another folder by now.
     """
 
     def __init__(
         self,
         path: Path | None = None,
         ranks: Ranks = ALONE,
-        writing: Callable[[], AbstractContextManager] = nullcontext,
+        writing: Callable[[], AbstractContextManager[Callable[[], None]]] = writing_anywhere,
     ):
         self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
         self._own: list[dict] = []
@@ -172,6 +178,7 @@ class Log:
     def records(self) -> list[dict]:
         """All of them, in order. Those from before a resume are read now, when they are first asked for."""
         if self._earlier is not None:
+            self._earlier.seek(0)
             self._own[:0] = filter(None, map(_parse, self._earlier.read(self._end).split(b"\n")))
             self._earlier.close()
             self._earlier = None
@@ -190,34 +197,51 @@ class Log:
         if self.path is None or not self.path.exists():
             return
         if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued
-            with self.writing():
-                os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+            with self.writing() as check:
+                _rename(self.path, self.path.name + ".old", check)
             return
-        with self.writing(), open(self.path, "r+b") as file:
+        with self.writing() as check, open(self.path, "r+b") as file:
+            check()
             whole, self._end = _end_of_last(file, step)
             if whole:
                 file.truncate(self._end)
             else:
                 file.seek(self._end)
                 file.write(b"\n")
-        self._earlier = open(self.path, "rb")  # noqa: SIM115  (kept open, so that the folder may be gone by then)
+            self._earlier = os.fdopen(os.dup(file.fileno()), "rb")  # the folder may be gone, or another's, by then
         weakref.finalize(self, self._earlier.close)
 
     def add(self, **record) -> dict:
         self._own.append(record)
         if self.path is not None:
-            with self.writing(), open(self.path, "a") as file:
+            with self.writing() as check, open(self.path, "a") as file:
+                check()
                 file.write(json.dumps(record) + "\n")
         return record
 
 
-def rewrite(path: Path, text: str) -> None:
-    """Replace what is in `path`, or leave it as it is. Raises OSError if that cannot be written."""
+def _rename(path: Path, name: str, check: Callable[[], None]) -> None:
+    """Within the folder that is there when `check` is called, though another may take its place meanwhile."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        check()
+        os.replace(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def rewrite(path: Path, text: str, check: Callable[[], None] = lambda: None) -> None:
+    """Replace what is in `path`, or leave it as it is. Raises OSError if that cannot be written.
+
+    check(): raises if `path` is in another folder by now; called when the temporary file is open.
+    """
     temporary = path.with_name(f".tmp-{path.name}")
     try:
-        temporary.write_text(text)
+        with open(temporary, "w") as file:
+            check()
+            file.write(text)
         os.replace(temporary, path)
-    except OSError:
+    except (OSError, RuntimeError):
         with suppress(OSError):
             temporary.unlink()
         raise

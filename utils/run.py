@@ -5,7 +5,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ class RunFolder:
         self.config, self.ranks, self.lock = config, ranks, None
         self.data = {"training examples": examples, **_plain(labels)}
         self.log, self.checkpoints = Log(self.path / "log.jsonl", ranks, self.writing), self.path / "checkpoints"
-        self.found = ""  # what stood in run.json
+        self.found: str | None = None  # what stood in run.json
         self.metadata = self._read_metadata()
 
     def __enter__(self) -> "RunFolder":
@@ -56,10 +56,10 @@ class RunFolder:
 
     def _read_metadata(self) -> dict:
         file = self.path / "run.json"
-        if not file.exists():
-            return {"run": None, "config": asdict(self.config), "data": self.data, "legs": []}
         try:
-            self.found = file.read_text()
+            self.found = _text(file)
+            if self.found is None:
+                return {"run": None, "config": asdict(self.config), "data": self.data, "legs": []}
             metadata = json.loads(self.found)
             changed = differences(metadata["config"], self.config)
             before = metadata["data"]
@@ -71,7 +71,7 @@ class RunFolder:
                 raise TypeError(f"run is {metadata['run']!r}")
             for leg in metadata["legs"]:
                 leg["fingerprint"]["torch"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} is not the metadata of a run ({error!r}): choose another folder") from error
         if changed:
             raise ValueError(
@@ -127,8 +127,7 @@ class RunFolder:
             ) from error
         if not (self.lock and _is_ours(self.lock)):
             raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
-        file = self.path / "run.json"
-        if (file.read_text() if file.exists() else "") != self.found:
+        if _text(self.path / "run.json") != self.found:
             raise RuntimeError(
                 f"another run has trained in {self.path} meanwhile: start again to resume from where it is"
             )
@@ -151,8 +150,9 @@ class RunFolder:
         """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
         if not (self.ranks.first or shards.in_parts(state)):
             return
-        with self.writing():
-            newest = checkpoint.save(self.checkpoints, step, state | {"run": self.metadata["run"]}, kind, self.ranks)
+        state = state | {"run": self.metadata["run"]}
+        with self.writing() as check:
+            newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks, check)
         if not self.ranks.first:
             return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
@@ -161,15 +161,19 @@ class RunFolder:
         self._write_metadata()
 
     def _write_metadata(self) -> None:
-        with self.writing():
-            rewrite(self.path / "run.json", json.dumps(self.metadata, indent=2) + "\n")
+        with self.writing() as check:
+            rewrite(self.path / "run.json", json.dumps(self.metadata, indent=2) + "\n", check)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Around whatever writes here. Raises RuntimeError, with the reason and the next move, if it cannot be done."""
+    def writing(self) -> Iterator[Callable[[], None]]:
+        """Around whatever writes here. Raises RuntimeError, with the reason and the next move, if it cannot be done.
+
+        Its value is to be called between opening a file and writing to it: the folder may be replaced at any instant, and a
+        file that was opened before that is written where the folder has gone.
+        """
         self._require_ours()
         try:
-            yield
+            yield self._require_ours
         except OSError as error:
             self._require_ours()
             raise RuntimeError(
@@ -223,6 +227,14 @@ def _usable(path: object) -> Path:
     if not path.is_dir():
         raise ValueError(f"run={str(path)!r} is a file: name a folder")
     return path
+
+
+def _text(file: Path) -> str | None:
+    """What stands in it; None if there is no such file. In one look: it may be taken away between two."""
+    try:
+        return file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _plain(labels: object) -> dict[str, str | float]:

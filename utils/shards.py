@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 
@@ -48,8 +49,10 @@ def write(folder: Path, state: dict, first: bool) -> None:
     """
     tensors: dict[str, Tensor] = {}
     rest = _taken_apart(state, "", tensors)
+    writer = dcp.FileSystemWriter(folder, sync_files=True)
+    writer.fs = _Given()
     try:
-        dcp.save(tensors, storage_writer=dcp.FileSystemWriter(folder, sync_files=True))
+        dcp.save(tensors, storage_writer=writer)
         if first:
             with open(folder / REST, "wb") as file:
                 torch.save(rest, file)
@@ -57,6 +60,12 @@ def write(folder: Path, state: dict, first: bool) -> None:
                 os.fsync(file.fileno())
     except dcp.CheckpointException as error:  # not an Exception: it would pass every handler
         raise RuntimeError(f"torch.distributed.checkpoint could not write it: {error}") from error
+
+
+class _Given(FileSystem):
+    """Makes no folder: the one to write to is there, and if somebody removed it, it is not to be made anew."""
+
+    def mkdir(self, path) -> None: ...
 
 
 def seal(folder: Path) -> str:

@@ -23,7 +23,10 @@ from utils.run import RunFolder
 SIZE = 1 << 20  # bytes; a run needs some 200 kB
 PAGE = 4096  # tmpfs hands out whole ones
 CHECKPOINT_PAGES = 9  # about
-CAUSES = "No space left on device|Read-only file system|moved, removed or replaced|is a file|of another config"
+CAUSES = (
+    "No space left on device|Read-only file system|moved, removed or replaced|is a file|of another config|"
+    "another run has trained in"
+)
 NEXT_MOVES = "start again|choose another|name a folder"
 
 

@@ -33,7 +33,7 @@ def from_workers(loader: DataLoader, at_work: Sequence[int]) -> Iterator:
     """
     loader.check_worker_number_rationality()  # which iter(loader) warns of
     fetched = object.__new__(_Fetched)  # else, if it fails half-way, only a traceback has it
-    arrived = None
+    arrived, stuck = None, False
     try:
         with _signals_later():  # half an iterator cannot end its workers, and a half-started worker not itself
             get_temp_dir()  # for everybody's sockets: a worker's own would stay if it is killed
@@ -43,19 +43,20 @@ def from_workers(loader: DataLoader, at_work: Sequence[int]) -> Iterator:
             arrived += 1
             yield batch
     except (RuntimeError, OSError, EOFError) as error:  # OSError: a batch was on its way when its worker ended
+        stuck = FAILED not in str(error)  # else they are well, and end by themselves
         if arrived is not None:
             raise _explained(error, fetched._workers, at_work, arrived) from error
         if isinstance(error, OSError):  # too many processes, or open files
-            few = f"could not start {loader.num_workers} workers ({error}): use fewer, or workers=0"
-            raise RuntimeError(few) from error
+            text = f"could not start {loader.num_workers} workers ({error}): use fewer, or workers=0"
+            raise RuntimeError(text) from error
         raise
     finally:  # also when a traceback keeps the loader alive: workers that ignore SIGTERM would outlive the process
         if arrived is None:
             fetched._shutdown = True  # half an iterator fails at that
         workers = getattr(fetched, "_workers", [])
         try:
-            if any(process.exitcode is not None for process in workers):
-                _kill(workers)  # others may wait for a lock that it held
+            if stuck or any(process.exitcode is not None for process in workers):
+                _kill(workers)  # one hangs, or others may wait for a lock that it held
             fetched._shutdown_workers()
         finally:  # a second Ctrl-C may have cut that short
             _kill(workers)  # one that hangs has not ended
@@ -70,6 +71,8 @@ class _Fetched(_MultiProcessingDataLoaderIter):
 
     def __init__(self, loader: DataLoader):
         super().__init__(loader)
+        for process in self._workers:
+            process.terminate = process.kill  # SIGTERM they leave to this process
         signal_handling._remove_worker_pids(id(self))
         self._worker_pids_set = False
 

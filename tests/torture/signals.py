@@ -231,17 +231,24 @@ def _two_at_once(one: Try) -> bool:
 
 
 def _another_tmpdir(one: Try) -> bool:
-    """On another file system; it stays empty, however the run ends. Every restart has the usual one."""
+    """On another file system; it stays empty, however the run ends: only what is killed between making the folder for its
+    workers' sockets and starting the first of them has nobody to remove it. Every restart has the usual one."""
     if os.stat("/dev/shm").st_dev == os.stat(one.here).st_dev:
         raise RuntimeError(f"/dev/shm is the file system of {one.here}: set TMPDIR to a disk")
     one.options["workers"] = 2
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="torture-") as elsewhere:
         victim = one.start_and_wait(partial(_set_tmpdir, elsewhere))
         number = one.draw.choice((0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL))
+        if number == signal.SIGKILL:
+            victim.stand_still()
+        had_workers = victim.has_others()
         code = one.ended(victim, number)
         if code not in (0, -number, SIGTERM_EXIT) and number != signal.SIGINT:
             one.wrong.append(f"it ended with {code}: {last_line(one.here)}")
-        if left := os.listdir(elsewhere):
+        left = os.listdir(elsewhere)
+        if number == signal.SIGKILL and not had_workers and len(left) == 1:
+            Path(elsewhere, left.pop()).rmdir()  # an empty folder, or this fails
+        if left:
             one.wrong.append(f"left in $TMPDIR: {', '.join(left)}")
     return True
 

@@ -107,6 +107,14 @@ class Victim:
         os.close(self.pipe)
         return os.waitstatus_to_exitcode(ended[1])
 
+    def has_others(self) -> bool:
+        """Whether a process that it started lives now."""
+        groups = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has ended meanwhile
+                groups.append(int(stat.read_text().rpartition(")")[2].split()[2]))
+        return groups.count(self.pid) > 1
+
     def left_behind(self) -> bool:
         """Whether a process that it started lives on after its end, seconds later; it is killed then."""
         for _ in range(100):

@@ -1,9 +1,12 @@
 """What `train` and other frameworks cost per step over loops by hand: run it on demand, `python tests/bench_loop.py`.
 
 CPU time of the process (wall time on a shared machine says little), one thread, all loops on the same model, batches and
-optimizer. Every round runs every loop, in an order that is reversed every other round. A loop is held against the one by
-hand that does the same maths, in the same round; the median and range over rounds are printed. Before that each of them
-must reach the weights of the one by hand.
+optimizer. A loop is held against the one by hand that does the same maths, in the same round; the median and range over
+rounds are printed. Before that each of them must reach the weights of the one by hand.
+
+In the smallest model every round runs every loop, in an order that is reversed every other round. In the larger ones, where
+what a loop adds is less than what a step differs from one process, or second, to the next, `train` stops before each of its
+forwards for a step by hand on a twin of the model, and each step is held against the one within it.
 
 - by hand: zero_grad, forward, backward, AdamW; with a clip of the gradient's global norm, a running average of the weights
   (EMA), a schedule of the rate, where the loop it is held against has them
@@ -21,6 +24,7 @@ import io
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -84,6 +88,12 @@ def config_of(job: Job) -> Config:
 
 
 def by_hand(job: Job, maths: tuple[str, ...]) -> None:
+    for _ in steps_by_hand(job, maths):
+        pass
+
+
+def steps_by_hand(job: Job, maths: tuple[str, ...]) -> Iterator[None]:
+    """Yields after each step."""
     optimizer, config = job.optimizer(), config_of(job)
     weights = list(job.model.parameters())
     average = [w.detach().clone() for w in weights]
@@ -98,6 +108,7 @@ def by_hand(job: Job, maths: tuple[str, ...]) -> None:
         if "ema" in maths:
             with torch.no_grad():
                 torch._foreach_lerp_(average, weights, 1 - DECAY)
+        yield
 
 
 def ours(job: Job) -> None:
@@ -150,6 +161,40 @@ def bench(title: str, loops: dict[str, Loop], rounds: int, steps: int) -> None:
     show(title, loops, spent, rounds, steps)
 
 
+def bench_in_pairs(title: str, rounds: int, steps: int) -> None:
+    """As above, for `train` alone, step by step."""
+    build, make_data, batch_size, share = CASES[title]
+    data, steps = make_data(), FIRST + int(steps * share)
+    new_job = partial(job_of, build, data, batch_size)
+    check("train", OURS, partial(new_job, 2 * FIRST))
+    spent: dict[tuple | str, list[float]] = {OURS.maths: [], "train": []}
+    for _ in range(rounds):
+        extra, hand = pairs(new_job(steps), new_job(2 * steps))  # train tries the fit before the first step
+        spent[OURS.maths].append(statistics.median(hand))
+        spent["train"].append(statistics.median(hand) + statistics.median(extra))
+    show(title, {"train": OURS}, spent, rounds, steps)
+
+
+def pairs(job: Job, twin: Job) -> tuple[list[float], list[float]]:
+    """(what each step of `train` takes more than the one by hand within it, what that takes), CPU microseconds."""
+    within, resumed, extra, hand = steps_by_hand(twin, OURS.maths), [], [], []
+
+    def make_one_by_hand(*forward) -> None:
+        if not torch.is_grad_enabled():
+            return
+        began = time.process_time()
+        next(within)
+        ended = time.process_time()
+        if resumed:
+            hand.append(1e6 * (ended - began))
+            extra.append(1e6 * (began - resumed.pop()) - hand[-1])
+        resumed.append(time.process_time())
+
+    job.model.register_forward_pre_hook(make_one_by_hand)
+    per_step(ours, job)
+    return extra[FIRST:], hand[FIRST:]
+
+
 def show(title: str, loops: dict[str, Loop], spent: dict, rounds: int, steps: int) -> None:
     print(f"{title}: {rounds} rounds of {steps} steps, CPU µs per step, median (range)")
     for maths, values in spent.items():
@@ -181,7 +226,10 @@ def main() -> None:
     print("".join(f"left out: {what}\n" for what in missing))
     gc.freeze()  # no loop pays for collecting what the frameworks made when they were imported
     for title in CASES:
-        bench(title, {"train": OURS} | (peers if title == SMALL else {}), options.rounds, options.steps)
+        if title == SMALL:
+            bench(title, {"train": OURS} | peers, options.rounds, options.steps)
+        else:
+            bench_in_pairs(title, options.rounds, options.steps)
 
 
 if __name__ == "__main__":

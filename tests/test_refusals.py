@@ -721,7 +721,7 @@ def test_a_folder_that_is_replaced_before_any_line_that_takes_it_up(tmp_path, re
             assert run.read_text() == "mine"
             run.unlink()
         elif run.exists():  # looked at when nothing was there
-            assert {path.name for path in run.iterdir()} <= {".lock", "run.json"}, line
+            assert {path.name for path in run.iterdir()} == {".lock", "run.json"}, line
             shutil.rmtree(run)
         assert snapshot(aside / "checkpoints") == snapshot(ours / "checkpoints"), line
         aside.rename(run)

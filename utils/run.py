@@ -116,12 +116,17 @@ class RunFolder:
         if not self.ranks.first:
             return
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if self.found is None:  # else somebody has taken it away
+                self.path.mkdir(parents=True, exist_ok=True)
             if self.path.resolve() not in _held:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
-        except FileExistsError as error:
+        except (FileExistsError, NotADirectoryError) as error:
             raise RuntimeError(f"{self.path} is a file by now: put the folder back, or name a folder") from error
         except OSError as error:
+            if self.found is not None and not self.path.exists():
+                raise RuntimeError(
+                    f"{self.path} was moved, removed or replaced since it was looked at: put it back, then start again"
+                ) from error
             raise RuntimeError(
                 f"the run folder cannot be written to ({error}): make it writable, or choose another one"
             ) from error

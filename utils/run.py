@@ -115,15 +115,17 @@ class RunFolder:
         """
         if not self.ranks.first:
             return
+        there = self.found is not None
         try:
-            if self.found is None:  # else somebody has taken it away
+            if not there:
                 self.path.mkdir(parents=True, exist_ok=True)
+                there = True
             if self.path.resolve() not in _held:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except (FileExistsError, NotADirectoryError) as error:
             raise RuntimeError(f"{self.path} is a file by now: put the folder back, or name a folder") from error
         except OSError as error:
-            if self.found is not None and not self.path.exists():
+            if there and not self.path.exists():
                 raise RuntimeError(
                     f"{self.path} was moved, removed or replaced since it was looked at: put it back, then start again"
                 ) from error
@@ -132,6 +134,7 @@ class RunFolder:
             ) from error
         if not (self.lock and _is_ours(self.lock)):
             raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
+        self._require_ours()
         if _text(self.path / "run.json") != self.found:
             raise RuntimeError(
                 f"another run has trained in {self.path} meanwhile: start again to resume from where it is"

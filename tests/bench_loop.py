@@ -1,12 +1,12 @@
 """What `train` and other frameworks cost per step over loops by hand: run it on demand, `python tests/bench_loop.py`.
 
 CPU time of the process (wall time on a shared machine says little), one thread, all loops on the same model, batches and
-optimizer. A loop is held against the one by hand that does the same maths, in the same round; the median and range over
-rounds are printed. Before that each of them must reach the weights of the one by hand.
-
-In the smallest model every round runs every loop, in an order that is reversed every other round. In the larger ones, where
-what a loop adds is less than what a step differs from one process, or second, to the next, `train` stops before each of its
-forwards for a step by hand on a twin of the model, and each step is held against the one within it.
+optimizer. What a loop adds is less than what a step differs from one second to the next: so each loop is halted before
+every forward for a step by hand of the same maths, on a twin of the model, and its step is held against that one. To be
+halted costs too, caches go cold; so the loops by hand are halted and measured in the same way, and what they take more than
+the steps within them is subtracted. A round's figure is the median over its steps; the median and range over rounds are
+printed. Every round runs every loop, in an order that is reversed every other round. Before that each of them must reach
+the weights of the one by hand.
 
 - by hand: zero_grad, forward, backward, AdamW; with a clip of the gradient's global norm, a running average of the weights
   (EMA), a schedule of the rate, where the loop it is held against has them
@@ -24,7 +24,7 @@ import io
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -60,25 +60,14 @@ CASES = {  # title: (model, data, batch size, how many of the steps asked for)
 }
 
 
-class Clock:
-    """The mean loss, or its sum, that also notes the CPU time at a given call and at the last one."""
-
-    def __init__(self, first: int, last: int):
-        self.first, self.last, self.calls, self.times = first, last, 0, []
+class CrossEntropy:
+    """The mean over all targets, or the sum."""
 
     def __call__(self, logits, targets, reduction: str = "mean"):
-        if logits.requires_grad:
-            self.calls += 1
-            if self.calls in (self.first, self.last):
-                self.times.append(time.process_time())
         return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction=reduction)
 
     def sum(self, logits, targets):
         return self(logits, targets, "sum")
-
-    def per_step(self) -> float:
-        """CPU microseconds."""
-        return 1e6 * (self.times[1] - self.times[0]) / (self.last - self.first)
 
 
 def config_of(job: Job) -> Config:
@@ -121,14 +110,12 @@ OURS = Loop(ours, ("clip", "ema", "schedule"), "all")
 
 def job_of(build, data: TensorData, batch_size: int, steps: int) -> Job:
     torch.manual_seed(0)
-    return Job(build(), data, batch_size, steps, Clock(FIRST, steps))
+    return Job(build(), data, batch_size, steps, CrossEntropy())
 
 
-def per_step(run, job: Job) -> float:
-    """CPU microseconds per step, the first ones left out."""
+def silently(run: Callable[[Job], None], job: Job) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         run(job)
-    return job.loss.per_step()
 
 
 def check(name: str, loop: Loop, new_job) -> None:
@@ -137,7 +124,7 @@ def check(name: str, loop: Loop, new_job) -> None:
     Raises ValueError otherwise: it would be held against another amount of work.
     """
     theirs, ours = new_job(), new_job()
-    per_step(loop.run, theirs)
+    silently(loop.run, theirs)
     by_hand(ours, loop.maths)
     if not all(map(partial(torch.allclose, atol=1e-5), theirs.model.parameters(), ours.model.parameters())):
         raise ValueError(
@@ -152,32 +139,18 @@ def bench(title: str, loops: dict[str, Loop], rounds: int, steps: int) -> None:
     for name, loop in loops.items():
         check(name, loop, partial(new_job, 2 * FIRST))
     maths = sorted({loop.maths for loop in loops.values()}, key=len)
-    runs = {done: partial(by_hand, maths=done) for done in maths}
-    runs |= {name: loop.run for name, loop in loops.items()}
-    spent: dict[tuple | str, list[float]] = {name: [] for name in runs}
+    runs = {done: Loop(partial(by_hand, maths=done), done) for done in maths} | loops
+    spent: dict[tuple | str, list[tuple[float, float]]] = {name: [] for name in runs}
     for number in range(rounds):
         for name in list(runs)[:: 1 if number % 2 == 0 else -1]:
-            spent[name].append(per_step(runs[name], new_job(steps)))
+            twin = new_job(2 * steps)  # a loop may try a step before the first
+            spent[name].append(extra_per_step(runs[name], new_job(steps), twin))
     show(title, loops, spent, rounds, steps)
 
 
-def bench_in_pairs(title: str, rounds: int, steps: int) -> None:
-    """As above, for `train` alone, step by step."""
-    build, make_data, batch_size, share = CASES[title]
-    data, steps = make_data(), FIRST + int(steps * share)
-    new_job = partial(job_of, build, data, batch_size)
-    check("train", OURS, partial(new_job, 2 * FIRST))
-    spent: dict[tuple | str, list[float]] = {OURS.maths: [], "train": []}
-    for _ in range(rounds):
-        extra, hand = pairs(new_job(steps), new_job(2 * steps))  # train tries the fit before the first step
-        spent[OURS.maths].append(statistics.median(hand))
-        spent["train"].append(statistics.median(hand) + statistics.median(extra))
-    show(title, {"train": OURS}, spent, rounds, steps)
-
-
-def pairs(job: Job, twin: Job) -> tuple[list[float], list[float]]:
-    """(what each step of `train` takes more than the one by hand within it, what that takes), CPU microseconds."""
-    within, resumed, extra, hand = steps_by_hand(twin, OURS.maths), [], [], []
+def extra_per_step(loop: Loop, job: Job, twin: Job) -> tuple[float, float]:
+    """(what a step of the loop takes more than the one by hand within it, what that takes): medians, CPU microseconds."""
+    within, resumed, extra, hand = steps_by_hand(twin, loop.maths), [], [], []
 
     def make_one_by_hand(*forward) -> None:
         if not torch.is_grad_enabled():
@@ -191,20 +164,20 @@ def pairs(job: Job, twin: Job) -> tuple[list[float], list[float]]:
         resumed.append(time.process_time())
 
     job.model.register_forward_pre_hook(make_one_by_hand)
-    per_step(ours, job)
-    return extra[FIRST:], hand[FIRST:]
+    silently(loop.run, job)
+    return statistics.median(extra[FIRST:]), statistics.median(hand[FIRST:])
 
 
 def show(title: str, loops: dict[str, Loop], spent: dict, rounds: int, steps: int) -> None:
     print(f"{title}: {rounds} rounds of {steps} steps, CPU µs per step, median (range)")
     for maths, values in spent.items():
         if maths not in loops:
-            print(f"  {'by hand: ' + (', '.join(maths) or 'AdamW'):<28}{median_and_range(values)}")
-    print(f"\n  {'over the same by hand':<28}{'µs':>8}{'%':>27}   also on")
+            title = "by hand: " + (", ".join(maths) or "AdamW")
+            print(f"  {title:<32}{median_and_range([hand for _, hand in values])}")
+    print(f"\n  {'more than by hand':<28}{'µs':>8}{'%':>27}   also on")
     for name, loop in loops.items():
-        hand = spent[loop.maths]
-        extra = [theirs - ours for theirs, ours in zip(spent[name], hand, strict=True)]
-        share = [100 * e / h for e, h in zip(extra, hand, strict=True)]
+        extra = [theirs - ours for (theirs, _), (ours, _) in zip(spent[name], spent[loop.maths], strict=True)]
+        share = [100 * more / hand for more, (_, hand) in zip(extra, spent[loop.maths], strict=True)]
         has = "; ".join(filter(None, [", ".join(loop.maths), loop.has]))
         print(f"  {name:<28}{median_and_range(extra)}{median_and_range(share)}   {has}")
     print(flush=True)
@@ -226,10 +199,7 @@ def main() -> None:
     print("".join(f"left out: {what}\n" for what in missing))
     gc.freeze()  # no loop pays for collecting what the frameworks made when they were imported
     for title in CASES:
-        if title == SMALL:
-            bench(title, {"train": OURS} | peers, options.rounds, options.steps)
-        else:
-            bench_in_pairs(title, options.rounds, options.steps)
+        bench(title, {"train": OURS} | (peers if title == SMALL else {}), options.rounds, options.steps)
 
 
 if __name__ == "__main__":

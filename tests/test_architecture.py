@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # The order to read them in; a module imports only those above it. utils/course is imported by nothing.
 # Pictures are a package of their own (utils/figures), which imports none of these, and which only calculators import.
 ORDER = (
-    "facts", "published", "napkin", "device", "ranks", "spread", "files", "data", "workers", "batches", "models",
+    "facts", "published", "napkin", "device", "ranks", "spread", "files", "folders", "data", "workers", "batches", "models",
     "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
     "config", "metrics", "shards", "checkpoint", "run", "guards", "suspects", "updates", "state", "watch", "refusals",
     "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "planted", "wire", "lab", "colab",

@@ -10,12 +10,12 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from utils import shards
+from utils import folders, shards
+from utils.folders import Check
 from utils.ranks import ALONE, Ranks
 
 _NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9,})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
@@ -46,7 +46,7 @@ def save(
     state: dict,
     kind: str = "step",
     ranks: Ranks = ALONE,
-    check: Callable[[], None] = lambda: None,
+    check: Check = folders.unchecked,
 ) -> Path:
     """Write `state` as the checkpoint of `step` and return its path; `folder` is made if only its parent is there.
 
@@ -65,7 +65,7 @@ def save(
         digest = _write(state, temporary, check)
         path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
         os.replace(temporary, path)
-        _sync_folder(folder)
+        folders.sync(folder)
     except (OSError, RuntimeError) as error:
         _remove(temporary)
         raise RuntimeError(
@@ -75,7 +75,7 @@ def save(
     return path
 
 
-def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks, check: Callable[[], None]) -> Path:
+def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks, check: Check) -> Path:
     """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
     path = None
     if ranks.first:
@@ -88,11 +88,11 @@ def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ra
     if ranks.first:
         path = folder / f"{name}-{shards.seal(temporary)[:16]}.shards"
         os.replace(temporary, path)
-        _sync_folder(folder)
+        folders.sync(folder)
     return ranks.of_first(path)
 
 
-def _write(state: dict, path: Path, check: Callable[[], None]) -> str:
+def _write(state: dict, path: Path, check: Check) -> str:
     """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
     with open(path, "wb") as file:
         check()
@@ -174,26 +174,22 @@ def prune(newest: Path, keep: int) -> None:
         _remove(path)
 
 
-def sweep(folder: Path) -> None:
-    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one."""
-    for path in folder.glob(".tmp-*"):
-        _remove(path)
+def sweep(folder: Path, check: Check = folders.unchecked) -> None:
+    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one.
+
+    check(): raises if `folder` is not the one that is meant; called when it is open.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folders.opened_folder(folder) as descriptor:
+        check()
+        for name in os.listdir(descriptor):
+            if name.startswith(".tmp-"):
+                _remove(Path(name), descriptor)
 
 
-def _remove(path: Path) -> None:
+def _remove(path: Path, folder: int | None = None) -> None:
+    """Delete a file or a folder; of a `folder` that is open, `path` is a name in it."""
     with contextlib.suppress(OSError):  # a leftover costs space, not correctness
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    if os.name == "nt":
-        return  # Windows cannot open a folder
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        try:
+            os.unlink(path, dir_fd=folder)
+        except (IsADirectoryError, PermissionError):  # the second on macOS
+            shutil.rmtree(path, dir_fd=folder)

@@ -6,7 +6,7 @@ import resource
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils.data import IGNORE
+from utils.folders import Check, rename, unchecked
 from utils.ranks import ALONE, Ranks
 
 MEASURED = "measured"  # the key of a record that holds seconds and bytes: what differs from run to run
@@ -152,9 +153,9 @@ def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
 
 
 @contextmanager
-def writing_anywhere() -> Iterator[Callable[[], None]]:
+def writing_anywhere() -> Iterator[Check]:
     """Around what is written to no run's folder: nothing is checked."""
-    yield lambda: None
+    yield unchecked
 
 
 class Log:
@@ -168,7 +169,7 @@ class Log:
         self,
         path: Path | None = None,
         ranks: Ranks = ALONE,
-        writing: Callable[[], AbstractContextManager[Callable[[], None]]] = writing_anywhere,
+        writing: Callable[[], AbstractContextManager[Check]] = writing_anywhere,
     ):
         self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
         self._own: list[dict] = []
@@ -198,7 +199,7 @@ class Log:
             return
         if step == 0:  # nothing of that run can be gone on with: its log is kept, not continued
             with self.writing() as check:
-                _rename(self.path, self.path.name + ".old", check)
+                rename(self.path, self.path.name + ".old", check)
             return
         with self.writing() as check, open(self.path, "r+b") as file:
             check()
@@ -218,33 +219,6 @@ class Log:
                 check()
                 file.write(json.dumps(record) + "\n")
         return record
-
-
-def _rename(path: Path, name: str, check: Callable[[], None]) -> None:
-    """Within the folder that is there when `check` is called, though another may take its place meanwhile."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        check()
-        os.replace(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
-def rewrite(path: Path, text: str, check: Callable[[], None] = lambda: None) -> None:
-    """Replace what is in `path`, or leave it as it is. Raises OSError if that cannot be written.
-
-    check(): raises if `path` is in another folder by now; called when the temporary file is open.
-    """
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        with open(temporary, "w") as file:
-            check()
-            file.write(text)
-        os.replace(temporary, path)
-    except (OSError, RuntimeError):
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 BLOCK = 1 << 16  # bytes that a log is read by, from its end

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,7 +17,8 @@ import torch
 from utils import checkpoint, shards
 from utils.config import Config, differences
 from utils.device import fingerprint
-from utils.metrics import Log, cost_dollars, rewrite
+from utils.folders import Check, rewrite
+from utils.metrics import Log, cost_dollars
 from utils.ranks import ALONE, Ranks
 
 # Of a fingerprint: what a run's bits depend on.
@@ -140,7 +141,7 @@ class RunFolder:
                 f"another run has trained in {self.path} meanwhile: start again to resume from where it is"
             )
         _held.add(self.path.resolve())
-        checkpoint.sweep(self.checkpoints)
+        checkpoint.sweep(self.checkpoints, self._require_ours)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         if self.metadata["legs"]:
             print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
@@ -173,7 +174,7 @@ class RunFolder:
             rewrite(self.path / "run.json", json.dumps(self.metadata, indent=2) + "\n", check)
 
     @contextmanager
-    def writing(self) -> Iterator[Callable[[], None]]:
+    def writing(self) -> Iterator[Check]:
         """Around whatever writes here. Raises RuntimeError, with the reason and the next move, if it cannot be done.
 
         Its value is to be called between opening a file and writing to it: the folder may be replaced at any instant, and a

@@ -146,6 +146,8 @@ def _sigterm_twice(one: Try) -> bool:
     os.kill(victim.pid, signal.SIGTERM)
     time.sleep(one.draw.random() * STEP_SECONDS)
     code = one.ended(victim, signal.SIGTERM)
+    if code == -signal.SIGTERM:
+        code = SIGTERM_EXIT  # the second met a process that had saved, and no longer listened
     return code != 0 and one.must_have_saved(code)
 
 

@@ -14,13 +14,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from helpers.paths import ROOT
+from utils.course.receipts.receipts import receipts
 
-from utils.course.certify import notebooks
-from utils.course.notebook import is_lecture, read
-from utils.course.receipts import receipts
-from utils.course.verified import readme_block, with_block
+from utils.course.notebooks.notebook import is_lecture, read
+from utils.course.receipts.receipt_run import notebooks
+from utils.course.receipts.table import readme_block, with_block
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.S) for line in block.splitlines()]
 MAKE = sorted(set(re.findall(r"make (\w+)", README)))

@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from utils.course.grading import feedback, frames, gradebook, sandbox, worker
+from utils.course.grading import feedback, gradebook, protocol, sandbox, worker
+from utils.course.grading.fork_server import Zygote
 from utils.course.grading.judge import Patience, isolated
 from utils.course.grading.roster import Work, works
 from utils.course.grading.similar import alike
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.summary import write_summary
-from utils.course.grading.zygote import Zygote
-from utils.course.labs import Lab, points_of, read_lab
-from utils.files import CACHE_NAME, COURSE_ROOT
+from utils.course.notebooks.lab import Lab, points_of, read_lab
+from utils.data.download import CACHE_NAME, COURSE_ROOT
 
 try:
     import distributed
@@ -202,7 +202,7 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         cage = _cage(folder / "work", [*hidden, secret], rules)
         try:
             said = _own.zygote.grade(job, cage, rules.seconds + GRACE)
-        except frames.Broken as error:
+        except protocol.Broken as error:
             return {"unreadable": f"grading it came to no end: {error}"}
         if rules.notebook and "verdicts" in said:
             said["executed"] = _executed(raw, folder, _cage(folder / "run", [*hidden, secret], rules), rules)
@@ -351,7 +351,7 @@ def checks_digest(lab: Lab) -> str:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
         *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
-        *(COURSE_ROOT / "utils" / f"{name}.py" for name in ("lab", "wire")),
+        *(COURSE_ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -1,6 +1,6 @@
 """A process that holds a student's code and answers questions over its pipes: what a grader does, without its sandbox.
 
-Frames of eight bytes for the length and one message of utils.lab.plain_values each. {"cells": [(id, source), …]} runs these in a new
+Frames of eight bytes for the length and one message each. {"cells": [(id, source), …]} runs these in a new
 namespace; {"code": …, "inputs": {…}} evaluates. The answer is {"value": …} or {"raised": (kinds, text)}.
 """
 

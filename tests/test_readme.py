@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from utils.course.receipts.receipts import receipts
 
 from utils.course.notebooks.notebook import is_lecture, read
 from utils.course.receipts.receipt_run import notebooks
+from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import readme_block, with_block
 
 README = (ROOT / "README.md").read_text()

@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 from test_course import claim, code, trial
+
+from utils.course.mutation.strength import code_hash
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE
+from utils.course.notebooks.notebook import Lecture, read
+from utils.course.receipts import provenance
+from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
 from utils.course.receipts.receipts import (
     RUN_KEYS,
     STALE,
@@ -22,12 +28,6 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
-
-from utils.course.mutation.strength import code_hash
-from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE
-from utils.course.notebooks.notebook import Lecture, read
-from utils.course.receipts import provenance
-from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
 from utils.course.receipts.table import BEGIN, END, NONE_YET, readme_block, table, with_block
 
 RUN = dict.fromkeys(RUN_KEYS, "x") | {

@@ -9,11 +9,11 @@ from urllib.parse import unquote
 
 import pytest
 from helpers.paths import ROOT
-from utils.course.receipts.receipts import RUN_KEYS, hashes_of
 
 from utils.course.__main__ import main
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import read
+from utils.course.receipts.receipts import RUN_KEYS, hashes_of
 from utils.course.run import run
 from utils.course.site import build as site
 from utils.course.site import frame, prose, search, sheet

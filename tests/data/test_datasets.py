@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from utils import data, facts
-from utils.data import IGNORE, TensorData, Windows, download, read_idx, split_indices
+from utils import facts
+from utils.data import IGNORE, TensorData, Windows, datasets, download, read_idx, split_indices
 
 COURSE_DATA = os.environ.get("COURSE_DATA")
 real_data = pytest.mark.skipif(not COURSE_DATA, reason="needs the published files: set COURSE_DATA")
@@ -35,7 +35,7 @@ def own_world(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_OFFLINE", "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(data, "_announced", set())
+    monkeypatch.setattr(datasets, "_announced", set())
 
 
 # --- IDX files ----------------------------------------------------------------------------------------------
@@ -111,15 +111,15 @@ def test_idx_that_is_wrong_is_named(content, expected, found, tmp_path):
 def test_images_and_labels_must_belong_together(tmp_path):
     images = write_gz(tmp_path / "images.gz", idx((3, 2, 2), PIXELS))
     labels = write_gz(tmp_path / "labels.gz", idx((3,), bytes([0, 9, 1])))
-    assert [array.shape for array in data.read_images(images, labels, 10)] == [(3, 2, 2), (3,)]
+    assert [array.shape for array in datasets.read_images(images, labels, 10)] == [(3, 2, 2), (3,)]
     with pytest.raises(ValueError, match=r"3 images but .*labels.gz has 4 labels"):
-        data.read_images(images, write_gz(labels, idx((4,), bytes(4))), 10)
+        datasets.read_images(images, write_gz(labels, idx((4,), bytes(4))), 10)
     with pytest.raises(ValueError, match=r"labels.gz: expected labels below 10, found 10"):
-        data.read_images(images, write_gz(labels, idx((3,), bytes([0, 10, 1]))), 10)
+        datasets.read_images(images, write_gz(labels, idx((3,), bytes([0, 10, 1]))), 10)
     with pytest.raises(ValueError, match=r"labels.gz: expected uint8 labels \(N,\), found uint8 \(3, 2, 2\)"):
-        data.read_images(images, images.rename(labels) and write_gz(images, idx((3, 2, 2), PIXELS)) and labels, 10)
+        datasets.read_images(images, images.rename(labels) and write_gz(images, idx((3, 2, 2), PIXELS)) and labels, 10)
     with pytest.raises(ValueError, match=r"images.gz: expected uint8 images \(N, H, W\), found float32 \(1, 1, 3\)"):
-        data.read_images(write_gz(images, idx((1, 1, 3), PIXELS, code=0x0D)), labels, 10)
+        datasets.read_images(write_gz(images, idx((1, 1, 3), PIXELS, code=0x0D)), labels, 10)
 
 
 # --- TensorData ---------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def raw_digests(x: torch.Tensor, mean: float, std: float) -> collections.Counter
 
 
 def test_stand_in_has_the_shapes_and_types_of_the_real_images():
-    splits = data.fashion_mnist(val=1_000, seed=5)
+    splits = datasets.fashion_mnist(val=1_000, seed=5)
     assert not splits.real and len(splits.names) == 10
     assert [len(part) for part in (splits.train, splits.val, splits.test)] == [5_900, 100, 1_000]
     for part in (splits.train, splits.val, splits.test):
@@ -220,30 +220,30 @@ def test_stand_in_has_the_shapes_and_types_of_the_real_images():
 
 
 def test_no_validation_trains_on_everything():
-    splits = data.fashion_mnist(val=0)
-    assert splits.val is None and len(splits.train) == data.STAND_IN_TRAIN
+    splits = datasets.fashion_mnist(val=0)
+    assert splits.val is None and len(splits.train) == datasets.STAND_IN_TRAIN
 
 
 @pytest.mark.parametrize("val", [-1, 60_000])
 def test_impossible_validation_size_is_refused(val):
     with pytest.raises(ValueError, match=f"val={val}"):
-        data.fashion_mnist(val=val)
+        datasets.fashion_mnist(val=val)
 
 
 def test_train_and_validation_partition_the_images():
-    images, _ = data._draw_shapes(data.STAND_IN_TRAIN, seed=1)
-    splits = data.fashion_mnist()
+    images, _ = datasets._draw_shapes(datasets.STAND_IN_TRAIN, seed=1)
+    splits = datasets.fashion_mnist()
     parts = [raw_digests(part.x, splits.mean, splits.std) for part in (splits.train, splits.val, splits.test)]
     assert parts[0] + parts[1] == digests(torch.from_numpy(images))
     assert not parts[0] & parts[1] and not parts[0] & parts[2] and not parts[1] & parts[2]
 
 
 def test_labels_stay_with_their_images():
-    images, labels = data._draw_shapes(data.STAND_IN_TRAIN, seed=1)
+    images, labels = datasets._draw_shapes(datasets.STAND_IN_TRAIN, seed=1)
     label_of = {
         hashlib.md5(image.tobytes()).hexdigest(): int(label) for image, label in zip(images, labels, strict=True)
     }
-    splits = data.fashion_mnist()
+    splits = datasets.fashion_mnist()
     for part in (splits.train, splits.val):
         raw = (part.x.double() * splits.std + splits.mean).mul(255).round().to(torch.uint8)
         assert part.y.tolist() == [label_of[hashlib.md5(image.numpy().tobytes()).hexdigest()] for image in raw]
@@ -251,8 +251,8 @@ def test_labels_stay_with_their_images():
 
 def test_images_are_normalised_by_the_train_part_alone(monkeypatch):
     """Whatever is in the validation images moves nothing; one pixel of a training image does."""
-    images, labels = data._draw_shapes(data.STAND_IN_TRAIN, seed=1)
-    before = data.fashion_mnist(seed=7)
+    images, labels = datasets._draw_shapes(datasets.STAND_IN_TRAIN, seed=1)
+    before = datasets.fashion_mnist(seed=7)
     train = before.train.x.double()
     assert abs(train.mean()) < 1e-6 and abs(train.std(correction=0) - 1) < 1e-6
     chosen, held_out = split_indices(len(images), (5_500, 500), seed=7)
@@ -263,28 +263,30 @@ def test_images_are_normalised_by_the_train_part_alone(monkeypatch):
 
     def redraw(n, seed):
         return (
-            (images.copy(), labels) if n == data.STAND_IN_TRAIN else (np.full((n, 28, 28), 255, np.uint8), labels[:n])
+            (images.copy(), labels)
+            if n == datasets.STAND_IN_TRAIN
+            else (np.full((n, 28, 28), 255, np.uint8), labels[:n])
         )
 
-    monkeypatch.setattr(data, "_draw_shapes", redraw)
+    monkeypatch.setattr(datasets, "_draw_shapes", redraw)
     images[held_out.numpy()] = 255
-    after = data.fashion_mnist(seed=7)
+    after = datasets.fashion_mnist(seed=7)
     assert (after.mean, after.std) == (before.mean, before.std)
     assert torch.equal(after.train.x, before.train.x) and not torch.equal(after.val.x, before.val.x)
     images[chosen[0].item(), 0, 0] ^= 255
-    assert data.fashion_mnist(seed=7).mean != before.mean
+    assert datasets.fashion_mnist(seed=7).mean != before.mean
 
 
 def test_images_without_contrast_are_refused():
     with pytest.raises(ValueError, match=r"all pixels are the same \(3\)"):
-        data.pixel_statistics(torch.full((2, 4, 4), 3, dtype=torch.uint8))
+        datasets.pixel_statistics(torch.full((2, 4, 4), 3, dtype=torch.uint8))
 
 
 def test_stand_in_announces_itself_once(capsys):
-    data.fashion_mnist()
-    data.fashion_mnist()
-    data.tiny_shakespeare()
-    data.tiny_shakespeare()
+    datasets.fashion_mnist()
+    datasets.fashion_mnist()
+    datasets.tiny_shakespeare()
+    datasets.tiny_shakespeare()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and "FashionMNIST is not at hand" in lines[0] and "TinyShakespeare" in lines[1]
     assert all("in COURSE_DATA" in line for line in lines)
@@ -292,19 +294,19 @@ def test_stand_in_announces_itself_once(capsys):
 
 def test_stand_in_names_the_file_that_course_data_lacks(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    data.tiny_shakespeare()
+    datasets.tiny_shakespeare()
     assert f"COURSE_DATA={str(tmp_path)!r} holds no tinyshakespeare/input.txt" in capsys.readouterr().out
 
 
 def test_the_stand_in_as_files_holds_the_same_images(tmp_path):
-    found = data.fashion_mnist_files()
+    found = datasets.fashion_mnist_files()
     assert (
         not found.real
-        and found.names == data.fashion_mnist().names
+        and found.names == datasets.fashion_mnist().names
         and list(found.content) == list(facts.FASHION_MNIST)
     )
-    for part, drawn in zip(("train", "test"), ((data.STAND_IN_TRAIN, 1), (data.STAND_IN_TEST, 2)), strict=True):
-        for kind, array in zip(("images", "labels"), data._draw_shapes(*drawn), strict=True):
+    for part, drawn in zip(("train", "test"), ((datasets.STAND_IN_TRAIN, 1), (datasets.STAND_IN_TEST, 2)), strict=True):
+        for kind, array in zip(("images", "labels"), datasets._draw_shapes(*drawn), strict=True):
             path = tmp_path / "packed.gz"
             path.write_bytes(gzip.compress(found.content[f"{part} {kind}"], 1))
             assert np.array_equal(read_idx(path), array)
@@ -312,8 +314,8 @@ def test_the_stand_in_as_files_holds_the_same_images(tmp_path):
 
 def test_one_missing_file_means_the_stand_in_for_all(monkeypatch):
     missing = facts.FASHION_MNIST["test labels"]
-    monkeypatch.setattr(data, "find", lambda file: None if file is missing else Path("never opened"))
-    assert data.fashion_mnist().real is False
+    monkeypatch.setattr(datasets, "find", lambda file: None if file is missing else Path("never opened"))
+    assert datasets.fashion_mnist().real is False
 
 
 def fit(model, part: TensorData, steps: int, lr: float) -> None:
@@ -332,7 +334,7 @@ def accuracy(model, part: TensorData) -> float:
 
 def test_stand_in_can_be_learned_and_is_not_trivial():
     torch.manual_seed(0)
-    splits = data.fashion_mnist()
+    splits = datasets.fashion_mnist()
     flat, hidden, last = torch.nn.Flatten(), torch.nn.Linear(784, 128), torch.nn.Linear(128, 10)
     mlp, linear = (
         torch.nn.Sequential(flat, hidden, torch.nn.ReLU(), last),
@@ -348,12 +350,12 @@ def test_stand_in_can_be_learned_and_is_not_trivial():
 def test_real_images_are_the_published_ones(monkeypatch):
     monkeypatch.setenv("COURSE_DATA", COURSE_DATA)
     paths = {part: download.find(file) for part, file in facts.FASHION_MNIST.items()}
-    images, labels = data.read_images(paths["train images"], paths["train labels"], 10)
+    images, labels = datasets.read_images(paths["train images"], paths["train labels"], 10)
     assert images.shape == (facts.FASHION_MNIST_TRAIN, 28, 28) and np.bincount(labels).tolist() == [6_000] * 10
-    mean, std = data.pixel_statistics(torch.from_numpy(images))
+    mean, std = datasets.pixel_statistics(torch.from_numpy(images))
     assert (round(mean, 4), round(std, 4)) == (0.2860, 0.3530)
     assert round(100 * (images == 0).mean(), 1) == 50.2
-    images, labels = data.read_images(paths["test images"], paths["test labels"], 10)
+    images, labels = datasets.read_images(paths["test images"], paths["test labels"], 10)
     assert images.shape == (facts.FASHION_MNIST_TEST, 28, 28) and np.bincount(labels).tolist() == [1_000] * 10
 
 
@@ -362,7 +364,7 @@ def test_real_images_are_the_published_ones(monkeypatch):
 def test_real_splits_partition_the_published_images(monkeypatch):
     monkeypatch.setenv("COURSE_DATA", COURSE_DATA)
     images = read_idx(download.find(facts.FASHION_MNIST["train images"]))
-    real_fashion = data.fashion_mnist()
+    real_fashion = datasets.fashion_mnist()
     assert real_fashion.real and real_fashion.names[9] == "Ankle boot"
     assert [len(part) for part in (real_fashion.train, real_fashion.val, real_fashion.test)] == [55_000, 5_000, 10_000]
     both = torch.bincount(real_fashion.train.y) + torch.bincount(real_fashion.val.y)
@@ -376,7 +378,7 @@ def test_real_splits_partition_the_published_images(monkeypatch):
 @real_data
 def test_the_real_files_are_only_unpacked(monkeypatch):
     monkeypatch.setenv("COURSE_DATA", COURSE_DATA)
-    found = data.fashion_mnist_files()
+    found = datasets.fashion_mnist_files()
     sizes = {part: len(content) for part, content in found.content.items()}
     assert sizes == {
         "train images": 47_040_016,
@@ -402,7 +404,7 @@ def test_tampered_images_are_never_used(tmp_path, monkeypatch):
     with pytest.raises(
         ValueError, match=r"train-labels-idx1-ubyte.gz is not the published file: expected 29,515 bytes"
     ):
-        data.fashion_mnist()
+        datasets.fashion_mnist()
 
 
 # --- windows of tokens --------------------------------------------------------------------------------------
@@ -482,7 +484,7 @@ def test_impossible_windows_are_refused(tokens, context, stride, message):
 def test_text_comes_back_from_its_tokens(tmp_path):
     text = "Hä? 🙂\r\n" * 500 + "the end"
     (tmp_path / "mine.txt").write_bytes(text.encode())
-    splits = data.text_file(tmp_path / "mine.txt", context=8)
+    splits = datasets.text_file(tmp_path / "mine.txt", context=8)
     assert splits.names == tuple(sorted(set(text))) and splits.real and splits.test is None
     ids = [*splits.train.tokens.tolist(), *splits.val.tokens.tolist()]
     assert "".join(splits.names[i] for i in ids) == text
@@ -504,21 +506,21 @@ def test_text_that_cannot_be_used_is_named(content, message, tmp_path):
     if content is not None:
         (tmp_path / "bad.txt").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        data.text_file(tmp_path / "bad.txt", context=8)
+        datasets.text_file(tmp_path / "bad.txt", context=8)
     with pytest.raises(ValueError, match="is no file"):
-        data.text_file(tmp_path, context=8)
+        datasets.text_file(tmp_path, context=8)
 
 
 def test_alphabet_has_room_for_uint16_and_no_more():
     largest = "".join(chr(0x10000 + i) for i in range(1 << 16))
-    ids, alphabet = data.encode(largest[::-1])
+    ids, alphabet = datasets.encode(largest[::-1])
     assert ids.dtype == np.uint16 and ids[:2].tolist() == [65_535, 65_534] and alphabet == tuple(largest)
     with pytest.raises(ValueError, match="65,537 distinct characters"):
-        data.encode(largest + "a")
+        datasets.encode(largest + "a")
 
 
 def test_tokens_are_a_memmap_of_uint16_in_the_cache(tmp_path):
-    splits = data.tiny_shakespeare(context=32)
+    splits = datasets.tiny_shakespeare(context=32)
     (path,) = (tmp_path / "cache" / "honest-training-loop" / "tokens").iterdir()
     n = len(splits.train.tokens) + len(splits.val.tokens)
     assert path.stat().st_size == 2 * n
@@ -527,13 +529,13 @@ def test_tokens_are_a_memmap_of_uint16_in_the_cache(tmp_path):
         assert Path(part.tokens.filename) == path
     assert not splits.real and len(splits.val.tokens) == n - n * 9 // 10
     before = path.stat()
-    data.tiny_shakespeare(context=32)
+    datasets.tiny_shakespeare(context=32)
     assert path.stat().st_ino == before.st_ino and path.stat().st_mtime_ns == before.st_mtime_ns  # used again
 
 
 @pytest.mark.parametrize("harm", ["cut", "odd", "emptied", "flipped", "longer"])
 def test_derived_token_file_is_rebuilt_when_wrong(harm, tmp_path):
-    first = data.tiny_shakespeare(context=32)
+    first = datasets.tiny_shakespeare(context=32)
     path = Path(first.train.tokens.filename)
     good = path.read_bytes()
     bad = {
@@ -544,7 +546,7 @@ def test_derived_token_file_is_rebuilt_when_wrong(harm, tmp_path):
         "longer": good + b"\0\0",
     }[harm]
     path.write_bytes(bad)
-    data.tiny_shakespeare(context=32)
+    datasets.tiny_shakespeare(context=32)
     assert path.read_bytes() == good
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -555,7 +557,7 @@ def test_token_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(OSError, match="power cut"):
-        data.tiny_shakespeare()
+        datasets.tiny_shakespeare()
     assert not list(tmp_path.rglob("*.uint16"))
 
 
@@ -563,7 +565,7 @@ def test_other_text_gets_another_token_file(tmp_path):
     paths = set()
     for content in ("abc" * 100, "abd" * 100):  # the same ids
         (tmp_path / "text.txt").write_text(content)
-        splits = data.text_file(tmp_path / "text.txt", context=8)
+        splits = datasets.text_file(tmp_path / "text.txt", context=8)
         paths.add(splits.train.tokens.filename)
         assert splits.names == tuple(sorted(set(content)))
     assert len(paths) == 2
@@ -590,7 +592,7 @@ def test_only_the_pages_in_use_are_read(tmp_path):
 
 
 def test_pickled_windows_reopen_their_part_of_the_file():
-    splits = data.tiny_shakespeare(context=32)
+    splits = datasets.tiny_shakespeare(context=32)
     for part in (splits.train, splits.val):
         content = pickle.dumps(part)
         copy = pickle.loads(content)
@@ -604,7 +606,7 @@ def test_pickled_windows_reopen_their_part_of_the_file():
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_deliver_the_same_batches(method):
-    windows = data.tiny_shakespeare(context=32).val
+    windows = datasets.tiny_shakespeare(context=32).val
     keys = [[0, 5], [len(windows) - 1], [7, 7, 7]]
     loader = DataLoader(windows, batch_sampler=keys, num_workers=1, collate_fn=as_is, multiprocessing_context=method)
     for (x, y), key in zip(loader, keys, strict=True):
@@ -614,7 +616,7 @@ def test_workers_deliver_the_same_batches(method):
 @real_data
 def test_real_text_is_the_published_one(monkeypatch):
     monkeypatch.setenv("COURSE_DATA", COURSE_DATA)
-    splits = data.tiny_shakespeare(context=64)
+    splits = datasets.tiny_shakespeare(context=64)
     text = download.find(facts.TINY_SHAKESPEARE).read_bytes().decode("utf-8")
     assert splits.real and len(splits.names) == 65 == facts.TINY_SHAKESPEARE_SYMBOLS
     assert len(text) == 1_115_394 == facts.TINY_SHAKESPEARE_CHARACTERS
@@ -629,7 +631,7 @@ def test_real_text_is_the_published_one(monkeypatch):
 
 
 def test_spiral_is_split_in_three_disjoint_parts():
-    splits = data.spiral(seed=2)
+    splits = datasets.spiral(seed=2)
     parts = (splits.train, splits.val, splits.test)
     assert [len(part) for part in parts] == [1_400, 299, 299] and splits.real and len(splits.names) == 3
     assert all(part.x.dtype == torch.float32 and part.x.shape[1:] == (2,) for part in parts)
@@ -640,14 +642,16 @@ def test_spiral_is_split_in_three_disjoint_parts():
 
 
 def test_spiral_depends_on_its_seed_alone():
-    first = data.spiral(seed=2).train.x
+    first = datasets.spiral(seed=2).train.x
     torch.manual_seed(99)
-    assert torch.equal(first, data.spiral(seed=2).train.x) and not torch.equal(first, data.spiral(seed=3).train.x)
+    assert torch.equal(first, datasets.spiral(seed=2).train.x) and not torch.equal(
+        first, datasets.spiral(seed=3).train.x
+    )
 
 
 def test_spiral_is_learned_by_an_mlp_and_not_by_a_line():
     torch.manual_seed(0)
-    splits = data.spiral()
+    splits = datasets.spiral()
     layers = [
         torch.nn.Linear(2, 128),
         torch.nn.ReLU(),
@@ -672,4 +676,4 @@ def test_spiral_is_learned_by_an_mlp_and_not_by_a_line():
 )
 def test_impossible_spiral_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        data.spiral(**arguments)
+        datasets.spiral(**arguments)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from helpers.paths import ROOT
 
 from utils.checks import raises
 from utils.distributed import launch
@@ -129,7 +130,9 @@ def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
     """Killed, it cannot tidy up after itself."""
     start = "import test_launch as t; print(t.launch._server(), flush=True); "
     code = start + f"t.on_ranks(2, t.hangs, {str(tmp_path / 'r')!r}, group=False)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent), str(ROOT / "tests")])
+    }
     asking = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
     path = Path(asking.stdout.readline().strip())
     deadline = time.monotonic() + 600
@@ -168,7 +171,9 @@ try:
 except KeyboardInterrupt:
     print(on_ranks(1, told, group=False)[0].result[:2])
 """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent), str(ROOT / "tests")])
+    }
     run = subprocess.run(
         [sys.executable, "-c", code],
         env=environment,

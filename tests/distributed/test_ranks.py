@@ -16,6 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from helpers import ranked_run
+from helpers.paths import ROOT
 
 from utils.distributed import ranks, sharded_checkpoint
 from utils.distributed.ranks import ALONE, Ranks, started
@@ -24,7 +25,7 @@ from utils.loop.config import Config
 from utils.loop.guards import Rewind
 from utils.loop.state import State
 
-SCRIPT = Path(__file__).with_name("ranked.py")
+SCRIPT = ROOT / "tests" / "helpers" / "ranked_run.py"
 HANGS = 1200  # seconds after which a process is taken for hanging, and killed: many times what a busy machine needs
 
 

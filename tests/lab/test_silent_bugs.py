@@ -3,10 +3,10 @@
 import ast
 import inspect
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
+from helpers.paths import ROOT
 from torch import nn
 
 from utils.course.notebooks.lab import read_lab
@@ -47,7 +47,7 @@ def test_every_bug_changes_the_source_and_is_of_a_kind_with_others():
 
 
 def test_the_labs_solution_is_this_loop():
-    (lab,) = (Path(__file__).parents[1] / "solutions").glob("09a_*.ipynb")
+    (lab,) = (ROOT / "solutions").glob("09a_*.ipynb")
     (cell,) = (task.code.source for task in read_lab(lab).tasks if task.name == "repair")
     assert ast.dump(ast.parse(cell)) == ast.dump(ast.parse(with_bugs()))
 

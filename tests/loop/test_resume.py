@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import resumable_run
+from helpers.paths import ROOT
 
 from utils.loop import checkpoint, metrics
 from utils.loop.metrics import MEASURED
@@ -49,7 +50,7 @@ def stop(case: tuple, folder: Path) -> None:
 
 
 def resume_in_a_new_process(folder: Path) -> None:
-    script = Path(__file__).with_name("resumable.py")
+    script = ROOT / "tests" / "helpers" / "resumable_run.py"
     subprocess.run([sys.executable, script, folder], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 

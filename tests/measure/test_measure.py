@@ -13,7 +13,6 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import flop_registry
 
-from utils import measure
 from utils.measure import (
     AllocatorBytes,
     LiveBytes,
@@ -26,6 +25,7 @@ from utils.measure import (
     round_to_blocks,
     saved_bytes,
     time_paired,
+    timing,
     uncounted_operations,
 )
 from utils.models import GPT, MLP, Llama
@@ -523,7 +523,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
     return clock
 
 
@@ -547,7 +547,7 @@ def test_the_ratio_is_paired_so_that_a_machine_that_slows_down_does_not_count(cl
 
 
 def test_the_devices_queue_is_empty_before_and_after_each_call(clock, monkeypatch):
-    monkeypatch.setattr(measure, "synchronize", lambda device: clock.calls.append(f"wait {device}"))
+    monkeypatch.setattr(timing, "synchronize", lambda device: clock.calls.append(f"wait {device}"))
     time_paired({"a": clock.runs("a", 1)}, rounds=1, warmup=0, device="cpu")
     assert clock.calls == ["wait cpu", "a", "wait cpu"]
 

@@ -1,4 +1,4 @@
-"""utils/measure/memory_model.py against utils/measure/dry_run.py, to the byte, and both against what the CPU's allocator was asked for."""
+"""The memory model against a dry run, to the byte, and both against what the CPU's allocator was asked for."""
 
 import random
 from contextlib import nullcontext

@@ -17,6 +17,7 @@ import test_formulas
 import test_papers
 
 from utils import facts
+from utils.napkin import formulas, papers
 
 TESTS = (test_facts, test_papers, test_formulas)
 

@@ -11,7 +11,8 @@ from itertools import product
 import pytest
 import torch
 
-from utils import facts, napkin
+from utils import facts
+from utils.napkin import formulas as napkin
 
 SHAPE = facts.ModelShape("s", 3, 8, 4, 2, 20, True, 11, 16, False, False, False, False, "made up for these tests")
 

@@ -2,7 +2,8 @@
 
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 
-from utils import facts, napkin
+from utils import facts
+from utils.napkin import formulas as napkin
 from utils.napkin import papers
 
 

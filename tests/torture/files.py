@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from helpers.paths import ROOT
 from helpers.resumable_run import same
 from torture.tally import Tally
 from torture.victims import start, train_to_the_end
@@ -20,7 +21,7 @@ from torture.victims import start, train_to_the_end
 from utils.distributed import sharded_checkpoint
 from utils.loop import checkpoint
 
-RANKED = Path(__file__).parents[1] / "ranked.py"  # saves what two ranks hold in parts
+RANKED = ROOT / "tests" / "helpers" / "ranked_run.py"  # saves what two ranks hold in parts
 
 
 def torn(folder: Path, count: int, seed: int = 0) -> Tally:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from utils.checks.asserts import Loss, batches_mix_classes, every_example_once, is_a_copy, order_is_kept
+from utils.checks.parts import Loss, batches_mix_classes, every_example_once, is_a_copy, order_is_kept
 from utils.checks.toy_problem import BATCH, EPOCH, EXAMPLES, Bed, Train, Witness, clones, norm_of, plain_config, witness
 from utils.data.datasets import IGNORE, TensorData
 from utils.device import own_random_streams

@@ -1,14 +1,9 @@
-"""Room."""
+"""Data sets, and the order in which a run takes its examples."""
 
 from utils.data.datasets import (
-    IDX_TYPES,
     IGNORE,
-    MOST_SYMBOLS,
-    SHAPES,
     STAND_IN_TEST,
     STAND_IN_TRAIN,
-    IdxFiles,
-    Splits,
     TensorData,
     TokenFile,
     Windows,
@@ -23,27 +18,3 @@ from utils.data.datasets import (
     text_file,
     tiny_shakespeare,
 )
-
-__all__ = [
-    "IDX_TYPES",
-    "IGNORE",
-    "MOST_SYMBOLS",
-    "SHAPES",
-    "STAND_IN_TEST",
-    "STAND_IN_TRAIN",
-    "IdxFiles",
-    "Splits",
-    "TensorData",
-    "TokenFile",
-    "Windows",
-    "encode",
-    "fashion_mnist",
-    "fashion_mnist_files",
-    "pixel_statistics",
-    "read_idx",
-    "read_images",
-    "spiral",
-    "split_indices",
-    "text_file",
-    "tiny_shakespeare",
-]

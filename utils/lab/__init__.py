@@ -1,8 +1,7 @@
-"""Room."""
+"""What the labs ask a student's code with."""
 
 from utils.lab.ask import (
     LONG,
-    LONGEST_SHOWN,
     Answer,
     Ask,
     check_names,
@@ -14,18 +13,3 @@ from utils.lab.ask import (
     expect_raises,
     rebuilt,
 )
-
-__all__ = [
-    "LONG",
-    "LONGEST_SHOWN",
-    "Answer",
-    "Ask",
-    "check_names",
-    "described",
-    "evaluate",
-    "expect",
-    "expect_close",
-    "expect_equal",
-    "expect_raises",
-    "rebuilt",
-]

@@ -1,8 +1,9 @@
 """Checkpoints: saved whole or not at all, loaded only if every byte is as it was written.
 
-One file each, or, where ranks hold the state in parts, one folder (utils/distributed/sharded_checkpoint.py). It is written under a temporary
-name, flushed to the disk, and then renamed to a name that holds the digest of its bytes: the rename is the commit. A file
-that a crash cut short never gets such a name, and one that was damaged later no longer matches it.
+One file each, or, where ranks hold the state in parts, one folder (utils/distributed/sharded_checkpoint.py). It is
+written under a temporary name, flushed to the disk, and then renamed to a name that holds the digest of its bytes: the
+rename is the commit. A file that a crash cut short never gets such a name, and one that was damaged later no longer
+matches it.
 """
 
 import contextlib

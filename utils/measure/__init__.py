@@ -1,45 +1,11 @@
-"""Room."""
+"""The instruments: bytes, FLOPs, seconds, read from outside the code that they measure."""
 
-from utils.measure.memory import (
-    CONTRACTION,
+from utils.measure.flops import (
     FUSED_ATTENTION,
-    KNOWN_NAMESPACES,
-    NO_CONTRACTION,
-    AllocatorBytes,
-    LiveBytes,
-    Phase,
-    Saved,
-    ScratchBytes,
-    Timing,
-    attention_flops,
     attention_formulas,
     count_flops,
     flops_by_operation,
-    ratio,
-    round_to_blocks,
-    saved_bytes,
-    time_paired,
     uncounted_operations,
 )
-
-__all__ = [
-    "CONTRACTION",
-    "FUSED_ATTENTION",
-    "KNOWN_NAMESPACES",
-    "NO_CONTRACTION",
-    "AllocatorBytes",
-    "LiveBytes",
-    "Phase",
-    "Saved",
-    "ScratchBytes",
-    "Timing",
-    "attention_flops",
-    "attention_formulas",
-    "count_flops",
-    "flops_by_operation",
-    "ratio",
-    "round_to_blocks",
-    "saved_bytes",
-    "time_paired",
-    "uncounted_operations",
-]
+from utils.measure.memory import AllocatorBytes, LiveBytes, Phase, ScratchBytes, round_to_blocks, saved_bytes
+from utils.measure.timing import ratio, time_paired

@@ -595,11 +595,11 @@ def parameters(
     shape = ModelShape(
         "yours",
         **{name: count(name, size) for name, size in sizes.items()},
-        gated=gated,
-        tied=tied,
-        learned_positions=positions,
-        biases=biases,
-        norm_biases=biases,
+        gated=bool(gated),
+        tied=bool(tied),
+        learned_positions=bool(positions),
+        biases=bool(biases),
+        norm_biases=bool(biases),
         source="what was set",
     )
     known = {name: napkin.parameter_parts(other) for name, other in MODELS.items()}

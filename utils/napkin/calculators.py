@@ -1,7 +1,7 @@
 """Seven calculators with sliders: `show("training-time")` in a notebook. The only module that imports ipywidgets.
 
-What they answer is utils/napkin/answers.py's, what they draw utils/figures/calculators.py's. Nonsense is answered in words. Where
-no sliders can be (a page, a notebook that is only executed) a calculator is its first state, as words and a picture.
+answers.py computes what they say, utils/figures/calculators.py draws it. Nonsense is answered in words. Where no sliders
+ can be (a page, a notebook that is only executed) a calculator is its first state, as words and a picture.
 
 In the page each has stable classes: `calculator calculator-NAME` around all, in it `calculator-preset`, one
 `calculator-input input-ARGUMENT` for each argument, `calculator-answer` and `calculator-picture`.

@@ -37,7 +37,14 @@ except ImportError:
 
 CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds that a judge gets to say what it has reached when the time is up
-ENGINE = ("sandbox", "worker", "judge", "submission", "frames", "zygote")  # what decides a grade besides the checks
+ENGINE = (
+    "sandbox",
+    "worker",
+    "judge",
+    "submission",
+    "protocol",
+    "fork_server",
+)  # what decides a grade besides the checks
 PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
 FOLDERS = f"{CACHE_NAME}-grading-"  # how the names of the folders begin in which submissions are graded
 HELD = "held"  # a file in such a folder, locked for as long as it is graded there

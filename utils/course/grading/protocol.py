@@ -1,4 +1,4 @@
-"""Values over a socket: eight bytes for the length, then a message of utils.lab.plain_values. Made to be read from a liar."""
+"""Values over a socket: eight bytes for the length, then a message of utils.lab.plain_values."""
 
 import socket
 import struct

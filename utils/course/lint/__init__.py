@@ -1,1 +1,1 @@
-"""Room."""
+"""The rules of style that every lecture and every lab keeps."""

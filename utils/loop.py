@@ -263,7 +263,7 @@ def _step_or_explain(state: State, x: Tensor, y: Tensor, loss: Loss, order: Orde
 def _suspect(state: State, data: Dataset, order: Order, loss: Loss, step: int) -> str:
     """What in a step, counted from 0, was not finite: the first that any rank finds when it repeats its part of it."""
     x, y = next(batches(data, order, step, step + 1))
-    parts = micro_batches(x, y, state.parts, state.device)
+    parts = micro_batches(x, y.to(state.device), state.parts, state.device)  # targets move whole, as in train_step
     found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
     suspects = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
     # With fsdp all ranks have one rank's bad gradient, or a part of it, and all of them its norm.

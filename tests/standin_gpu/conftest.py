@@ -6,8 +6,9 @@ from standin_gpu import standin
 
 
 @pytest.fixture(scope="session", autouse=True)
-def gpu():
+def gpu() -> torch.device:
     if reason := standin.why_not():
         pytest.skip(reason)
     torch.set_num_threads(1)
     standin.load()
+    return torch.device(standin.NAME)

@@ -19,6 +19,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/extension.h>
@@ -37,13 +38,53 @@ const DispatchKeySet KEYS(DispatchKey::PrivateUse1);
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-struct DeviceMemory final : c10::Allocator {
+// It counts as CUDA's allocator does: in whole blocks, and in bytes as asked for. Results count once a kernel ends.
+struct DeviceMemory final : c10::DeviceAllocator {
+  using Stats = c10::CachingDeviceAllocator::DeviceStats;
+  static constexpr int64_t BLOCK = 512;
+  static constexpr auto ALL = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+  // What counts as long as a pointer lives: so many bytes, of memory that somebody else holds.
+  struct Counted {
+    explicit Counted(int64_t bytes, Storage held = {}) : bytes(bytes), held(std::move(held)) { change(1); }
+    ~Counted() { change(-1); }
+    void change(int sign) const {
+      std::lock_guard lock(mutex);
+      const int64_t blocks = (bytes + BLOCK - 1) / BLOCK * BLOCK;
+      const auto move = [](c10::CachingAllocator::Stat& stat, int64_t by) {
+        by > 0 ? stat.increase(by) : stat.decrease(-by);
+      };
+      move(stats.allocated_bytes[ALL], sign * blocks);
+      move(stats.requested_bytes[ALL], sign * bytes);
+    }
+    static void release(void* counted) { delete static_cast<Counted*>(counted); }
+    int64_t bytes;
+    Storage held;
+  };
+
   DataPtr allocate(size_t bytes) override {
     void* pointer = c10::alloc_cpu(bytes);
-    return {pointer, pointer, &c10::free_cpu, DEVICE};
+    Storage held{Storage::use_byte_size_t{}, bytes, DataPtr{pointer, pointer, &c10::free_cpu, Device(kCPU)}};
+    return {pointer, new Counted(static_cast<int64_t>(bytes), std::move(held)), &Counted::release, DEVICE};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &c10::free_cpu; }
   void copy_data(void* to, const void* from, std::size_t bytes) const final { default_copy_data(to, from, bytes); }
+
+  bool initialized() override { return true; }
+  void emptyCache(MempoolId_t) override {}
+  void recordStream(const DataPtr&, Stream) override {}
+  Stats getDeviceStats(DeviceIndex) override {
+    std::lock_guard lock(mutex);
+    return stats;
+  }
+  void resetAccumulatedStats(DeviceIndex) override {}
+  void resetPeakStats(DeviceIndex) override {
+    std::lock_guard lock(mutex);
+    stats.allocated_bytes[ALL].reset_peak();
+    stats.requested_bytes[ALL].reset_peak();
+  }
+
+  static inline std::mutex mutex;
+  static inline Stats stats;
 };
 
 DeviceMemory memory;
@@ -164,19 +205,23 @@ Tensor over(Storage storage, DispatchKeySet keys, const Tensor& like) {
 }
 
 // The same bytes under the name of another device; they live as long as the one or the other does.
-Storage renamed(const Storage& storage, Device device, Allocator* allocator) {
-  auto* keeps = new Storage(storage);
-  DataPtr pointer{storage.mutable_data(), keeps, [](void* kept) { delete static_cast<Storage*>(kept); }, device};
-  return {Storage::use_byte_size_t{}, storage.nbytes(), std::move(pointer), allocator, true};
-}
-
 Tensor as_cpu(const Tensor& tensor) {
   if (!is_ours(tensor)) return tensor;
-  auto storage = renamed(tensor.storage(), kCPU, c10::GetAllocator(kCPU));
-  auto made = over(std::move(storage), DispatchKeySet(DispatchKey::CPU), tensor);
+  const Storage& storage = tensor.storage();
+  DataPtr pointer{
+      storage.mutable_data(), new Storage(storage), [](void* held) { delete static_cast<Storage*>(held); }, kCPU};
+  auto made = over(
+      {Storage::use_byte_size_t{}, storage.nbytes(), std::move(pointer), c10::GetAllocator(kCPU), true},
+      DispatchKeySet(DispatchKey::CPU), tensor);
   if (tensor.is_conj()) made._set_conj(true);
   if (tensor.is_neg()) made._set_neg(true);
   return made;
+}
+
+Storage as_ours(const Storage& storage) {
+  auto* counted = new DeviceMemory::Counted(static_cast<int64_t>(storage.nbytes()), storage);
+  DataPtr pointer{storage.mutable_data(), counted, &DeviceMemory::Counted::release, DEVICE};
+  return {Storage::use_byte_size_t{}, storage.nbytes(), std::move(pointer), &memory, true};
 }
 
 std::optional<Tensor> as_cpu(const std::optional<Tensor>& tensor) {
@@ -185,7 +230,7 @@ std::optional<Tensor> as_cpu(const std::optional<Tensor>& tensor) {
 
 Tensor as_ours(const Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != kCPU) return tensor;
-  return over(renamed(tensor.storage(), DEVICE, &memory), KEYS, tensor);
+  return over(as_ours(tensor.storage()), KEYS, tensor);
 }
 
 // `tensor`, which is ours, takes over the bytes and the shape of `other`.
@@ -244,7 +289,7 @@ struct Call {
   void follow_resized() {
     for (auto& [ours, cpus] : pairs)
       if (cpus.storage().data() != ours.storage().data())
-        take_over(ours, renamed(cpus.storage(), DEVICE, &memory), cpus);
+        take_over(ours, as_ours(cpus.storage()), cpus);
       else if (cpus.sizes() != ours.sizes() || cpus.strides() != ours.strides())
         take_over(ours, ours.storage(), cpus);
   }
@@ -424,6 +469,18 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_backward_overrideable", &kernels::convolution_backward);
 }
 
+// torch composes mm of a device that has no kernel for it (mm.out of an empty result); a GPU has one, like the CPU. So
+// whatever is a kernel there is one here, and a GPU's operators are the ones that run, are counted and are profiled.
+void take_kernels_of_the_cpu() {
+  static torch::Library library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (name.getNamespace() == "aten" && op && op->hasKernelForDispatchKey(DispatchKey::CPU) &&
+        !op->hasKernelForDispatchKey(DispatchKey::PrivateUse1))
+      library.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
+  }
+}
+
 // ---- autocast: the lists of CUDA ------------------------------------------------------------------------------------
 
 namespace at::autocast {
@@ -448,6 +505,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("install", [] {
     static Hooks hooks;
+    take_kernels_of_the_cpu();
     at::RegisterPrivateUse1HooksInterface(&hooks);
   });
   m.def("default_generator", [] { return default_generator(); });

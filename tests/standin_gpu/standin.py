@@ -122,5 +122,7 @@ def _device_module(library: ModuleType) -> ModuleType:
     module.get_device_name = lambda device=None: "stand-in GPU"
     module.get_rng_state, module.set_rng_state = get_rng_state, set_rng_state
     module.manual_seed = module.manual_seed_all = manual_seed
+    for name in ("memory_allocated", "max_memory_allocated", "memory_stats", "reset_peak_memory_stats", "empty_cache"):
+        setattr(module, name, getattr(torch.accelerator, name))
     module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
     return module

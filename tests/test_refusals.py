@@ -404,6 +404,18 @@ def test_an_unknown_device():
     assert len(str(refused.value)) < 250
 
 
+@pytest.mark.parametrize(
+    "name", ["mps", "xpu", "hpu", "mtia", "xla", "lazy", "vulkan", "privateuseone", "cuda:77", "meta"]
+)
+def test_a_device_that_is_not_here_is_refused_before_anything_is_written(name, tmp_path):
+    """Each backend has its own way to be missing: four kinds of error."""
+    if name == "mps" and torch.backends.mps.is_available():
+        name = "mps:77"
+    with pytest.raises(ValueError, match=f"device (is )?'{name}'.*: try 'auto' or 'cpu'"):
+        train(net(), TensorData(X, Y), None, Config(steps=2, device=name), run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 # ---- the run folder -------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset
 
 from utils.batches import CPU, Order, batches, device_of, require_dataset
 from utils.config import Config
-from utils.device import autocast, deterministic_algorithms, own_random_streams
+from utils.device import autocast, copies_from_pinned, deterministic_algorithms, own_random_streams
 from utils.guards import SIGTERM_EXIT, Rewind, Termination, evaluating, explain, is_out_of_memory
 from utils.metrics import Log, Mean, count_correct, count_targets, cross_entropy_sum
 from utils.ranks import ALONE, Ranks, joined, started
@@ -209,7 +209,7 @@ def evaluate(
         len(data), batch_size, shuffle=False, device=device_of(data), rank=ranks.rank, world=ranks.world, lend=True
     )
     nats, right, classes = Mean(device), Mean(device), True
-    pin = device.type == "cuda"
+    pin = copies_from_pinned(device)
     stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, timeout=worker_timeout, pin=pin)
     with evaluating(model), own_random_streams(), torch.no_grad(), closing(stream):
         for step, (x, y) in enumerate(stream):
@@ -288,7 +288,7 @@ def _stream(data: Dataset, order: Order, state: State) -> Iterator[tuple[Tensor,
         prefetch=config.prefetch,
         persistent=config.persistent_workers,
         timeout=config.worker_timeout,
-        pin=state.device.type == "cuda",
+        pin=copies_from_pinned(state.device),
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils.data import IGNORE
+from utils.device import ask_device, is_accelerator
 from utils.folders import Check, rename, unchecked
 from utils.ranks import ALONE, Ranks
 
@@ -130,10 +131,10 @@ def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> in
     return counter.get_total_flops()
 
 
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory held so far: by tensors on a GPU, by the whole process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """The most memory held so far: by tensors on a GPU (None if it does not tell), by the whole process on a CPU."""
+    if is_accelerator(device):
+        return ask_device(device, "max_memory_allocated")
     unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from utils.batches import Order, derive_seed, first_examples
 from utils.config import Config
-from utils.device import autocast, rng_state, seed_everything, set_rng_state
+from utils.device import ask_device, autocast, is_accelerator, rng_state, seed_everything, set_rng_state
 from utils.guards import Guard, Rewind, all_finite
 from utils.metrics import Mean
 from utils.ranks import ALONE, Ranks
@@ -116,8 +116,8 @@ class State:
             )
         self.optimizer.zero_grad()
         before.restore()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        if is_accelerator(self.device):
+            torch.get_device_module(self.device).empty_cache()
         self.parts *= 2
         print(
             f"out of memory at step {self.step + 1}: it is repeated in {self.parts} micro-batches, and so are those after it"
@@ -136,8 +136,8 @@ class State:
             "batch": batch,
         }
         held = {kind: sum(tensor.nbytes for tensor in local(tensors)) for kind, tensors in held.items()}
-        if self.device.type == "cuda":
-            held["activations and others"] = torch.cuda.memory_allocated(self.device) - sum(held.values())
+        if is_accelerator(self.device) and (allocated := ask_device(self.device, "memory_allocated")) is not None:
+            held["activations and others"] = allocated - sum(held.values())
         return (
             f"out of memory at step {self.step + 1} with one example at a time ({str(error).splitlines()[0]}). Besides "
             f"activations there are, in bytes: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}. Take a "

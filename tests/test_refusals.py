@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from utils import checkpoint, folders, metrics, shards
+from utils import device as devices
 from utils import run as run_folder
 from utils.config import CHOICES, WATCHING, Config, differences, field_docs
 from utils.data import IGNORE, TensorData, spiral
@@ -402,6 +403,20 @@ def test_an_unknown_device():
     with pytest.raises(ValueError, match=r"device 'mps.* is not available here") as refused:
         pick_device("mps" if not torch.backends.mps.is_available() else "mps:77")
     assert len(str(refused.value)) < 250
+
+
+def test_a_device_without_float64_is_neither_chosen_nor_taken(monkeypatch):
+    """MPS has none, and sums of losses are kept in it."""
+    monkeypatch.setattr(devices, "accelerator", lambda: torch.device("mps"))
+    assert pick_device() == torch.device("cpu")
+
+    def empty(*sizes, dtype, **options):
+        assert dtype == torch.float64
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.")
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(ValueError, match=r"device 'mps' is not available here \(Cannot convert .* float64"):
+        pick_device("mps")
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_a_run_in_the_image_knows_its_commit(image):
     assert not (course / ".git").exists()
     done = run("python -m utils train --run runs/a --data spiral --steps 3 --lr 0.01", course, environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((course / "runs/a/run.json").read_text())["legs"][0]["fingerprint"]
+    told = json.loads((course / "runs/a/run.json").read_text())["sessions"][0]["fingerprint"]
     assert (told["commit"], told["dirty"]) == (COMMIT, False)
     where = run("python -c 'import utils; print(utils.__file__)'", course / "notebooks", environment)
     assert where.stdout.strip() == str(course / "utils/__init__.py")

@@ -156,7 +156,7 @@ def test_who_sees_the_servers_socket_can_connect_to_it(tmp_path):
     path = tmp_path / "socket"
     code = f"""
 import socket, time
-from utils import launch
+from utils.distributed import launch
 
 class Slow(socket.socket):
     def listen(self):

@@ -22,6 +22,7 @@ from utils.distributed import ranks, rendezvous, sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
 from utils.loop import checkpoint
 from utils.loop.config import Config
+from utils.loop.diagnosis import halve_micro_batches
 from utils.loop.guards import Snapshot
 from utils.loop.state import State
 
@@ -177,8 +178,8 @@ def moved(tmp_path_factory):
 def test_a_run_goes_on_on_another_number_of_ranks(alone, moved):
     (outcome,) = results(moved, "resumed")
     assert furthest(outcome["history"], alone["ten"]["history"]) < 1e-12
-    legs = json.loads((moved / "run" / "run.json").read_text())["legs"]
-    assert [leg["fingerprint"]["ranks"] for leg in legs] == [1, 2, 4, 2, 1]
+    sessions = json.loads((moved / "run" / "run.json").read_text())["sessions"]
+    assert [session["fingerprint"]["ranks"] for session in sessions] == [1, 2, 4, 2, 1]
     assert {path.suffix for path in (moved / "run" / "checkpoints").iterdir()} == {".pt", ".shards"}
 
 
@@ -262,10 +263,10 @@ def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_sa
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 0, done.stderr
     assert "Signal 9" in done.stderr or "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr, done.stderr
-    for case, restarts, legs in (("noisy", 0, [0, 10, 50]), ("noisy parts", 1, [0, 10])):
+    for case, restarts, sessions in (("noisy", 0, [0, 10, 50]), ("noisy parts", 1, [0, 10])):
         require_same_bits(results(tmp_path, f"killed {case} {restarts}"), two[case])
-        begun = json.loads((tmp_path / case / "run.json").read_text())["legs"]
-        assert [leg["from_step"] for leg in begun] == legs
+        begun = json.loads((tmp_path / case / "run.json").read_text())["sessions"]
+        assert [session["from_step"] for session in begun] == sessions
     assert {path.suffix for path in (tmp_path / "noisy parts" / "checkpoints").iterdir()} == {".shards"}
 
 
@@ -398,7 +399,7 @@ def test_a_rank_that_waits_where_rank_0_has_given_up_says_so():
     with pytest.raises(
         RuntimeError, match=r"rank 1 cannot meet the others .* rank 0, .* has given up; look at its output"
     ):
-        ranks._meet(1, 2, "127.0.0.1", held[0].port)
+        rendezvous._meet(1, 2, "127.0.0.1", held[0].port)
 
 
 def test_memory_that_runs_out_on_one_of_several_ranks():
@@ -406,7 +407,9 @@ def test_memory_that_runs_out_on_one_of_several_ranks():
     state = State(ranked_run.perceptron(), Config(device="cpu"), torch.device("cpu"))
     state.ranks, state.parts = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
-        state.halve_micro_batches(Snapshot([]))
+        halve_micro_batches(
+            state, Snapshot([]), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
+        )
 
 
 # ---- what torchrun tells a process ----------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from torch.utils.data import Dataset
 
 from utils.data import IGNORE
 from utils.distributed import rendezvous
-from utils.distributed.rendezvous import joined
 from utils.distributed.ranks import started
+from utils.distributed.rendezvous import joined
 from utils.loop import Config, Result, evaluate, train
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum

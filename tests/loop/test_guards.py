@@ -15,9 +15,9 @@ from torch import nn
 from utils.data import TensorData, spiral
 from utils.loop import Config, state, train
 from utils.loop.checkpoint import load_newest
-from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.guards import Guard, all_finite
 from utils.loop.metrics import cross_entropy_sum
+from utils.loop.signals import SIGTERM_EXIT, Termination
 
 SPIRAL = spiral()
 DATA = TensorData(SPIRAL.train.x[:64], SPIRAL.train.y[:64])
@@ -151,7 +151,7 @@ def poisoned_input() -> TensorData:
         ([], poisoned_input(), cross_entropy_sum, "the input is not finite"),
         ([], DATA, Poison(set(range(3, 99))), "the loss is not finite"),
         ([], DATA, Steep(), "the norm of the gradient, all of whose numbers are finite, is not finite"),
-        ([Moody(6)], DATA, cross_entropy_sum, "repeated, all in it is finite, so chance has a part in it"),
+        ([Moody(6)], DATA, cross_entropy_sum, "could not be reproduced"),
     ],
 )
 def test_raise_names_what_was_not_finite_first(inside, data, loss, suspect, accumulation):
@@ -160,7 +160,7 @@ def test_raise_names_what_was_not_finite_first(inside, data, loss, suspect, accu
     model = nn.Sequential(nn.Linear(2, 4, bias=False), *copy.deepcopy(inside), nn.BatchNorm1d(4), nn.Linear(4, 3))
     with torch.no_grad():
         model[0].weight[0] = 0.0  # Gate is handed a 0
-    with pytest.raises(FloatingPointError, match=re.escape(f"]): {suspect}. The weights are those before it")):
+    with pytest.raises(FloatingPointError, match=re.escape(f"]): {suspect}") + ".* The weights are those before it"):
         train(
             model,
             data,
@@ -221,7 +221,7 @@ def test_too_many_skips_in_a_row_end_the_run(guard_on):
     config = Config(steps=9, batch_size=16, nonfinite="skip", max_skips=3)
     assert train(net(), DATA, None, config, loss=Poison({2, 3, 5, 6, 8})).skipped == 5  # never three in a row
     model, before = net(), net()
-    with pytest.raises(FloatingPointError, match="3 updates in a row were not finite, the last of them by step 7 "):
+    with pytest.raises(FloatingPointError, match="3 updates in a row were not finite, last of them .* step 7 "):
         train(model, DATA, None, config, loss=Poison({2, 3, 5, 6, 7}))
     train(before, DATA, None, replace(config, steps=4), loss=Poison({2, 3}))
     assert same(tensors(model), tensors(before))
@@ -266,7 +266,7 @@ def test_an_update_that_is_too_long_is_not_saved(nonfinite, tmp_path):
     with pytest.raises(FloatingPointError, match=r"a weight is not finite after step 1: .* \(lr 1e\+300"):
         train(net(), DATA, None, Config(steps=3, lr=1e300, **options), run=tmp_path)
     assert load_newest(tmp_path / "checkpoints") is None
-    with pytest.raises(FloatingPointError, match="a weight is not finite after step 2: an update by a finite gradient"):
+    with pytest.raises(FloatingPointError, match="a weight is not finite after step 2"):
         train(
             net(), DATA, None, Config(steps=9, lr=1e300, log_every=2, nonfinite=nonfinite)
         )  # not: the gradient of step 2

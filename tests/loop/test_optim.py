@@ -6,9 +6,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 from utils.device import pick_device
-from utils.loop.config import Config
-from utils.loop.optim import zero_grad, clip_gradients
-from utils.loop.state import State
+from utils.loop.optim import clip_gradients, zero_grad
 
 SHAPES = [(7, 5), (5,), (), (300, 40)]
 device = pick_device()
@@ -30,22 +28,20 @@ def parameters(*plant, dtypes=(torch.float32,)) -> list[nn.Parameter]:
 @pytest.mark.parametrize("plant", [(), (float("nan"),), (float("inf"),), (float("inf"), -float("inf"))])
 @pytest.mark.parametrize("dtypes", [(torch.float32,), (torch.float64,), (torch.float32, torch.bfloat16)])
 @pytest.mark.parametrize("limit", [1e-3, 1.0, 1e6])
-@pytest.mark.parametrize("on_host", [False, True])
-def test_clipping_has_the_bits_of_torchs(on_host, limit, dtypes, plant):
+def test_clipping_has_the_bits_of_torchs(limit, dtypes, plant):
     ours, theirs = parameters(*plant, dtypes=dtypes), parameters(*plant, dtypes=dtypes)
-    norms = clip_gradients(ours, limit, on_host), clip_grad_norm_(theirs, limit)
+    norms = clip_gradients(ours, limit), clip_grad_norm_(theirs, limit)
     torch.testing.assert_close(*norms, rtol=0, atol=0, equal_nan=True)
     for mine, other in zip(ours[:-1], theirs[:-1], strict=True):
         torch.testing.assert_close(mine.grad, other.grad, rtol=0, atol=0, equal_nan=True)
     assert ours[-1].grad is None
 
 
-@pytest.mark.parametrize("on_host", [False, True])
-def test_clipping_at_the_limit_itself_has_the_bits_of_torchs(on_host):
+def test_clipping_at_the_limit_itself_has_the_bits_of_torchs():
     norm = clip_gradients(parameters(), 0).item()
     for limit in (norm, norm + 5e-7, norm + 1e-6, norm * (1 + 2e-7), norm * (1 - 2e-7)):
         ours, theirs = parameters(), parameters()
-        clip_gradients(ours, limit, on_host)
+        clip_gradients(ours, limit)
         clip_grad_norm_(theirs, limit)
         assert all(torch.equal(a.grad, b.grad) for a, b in zip(ours[:-1], theirs[:-1], strict=True))
 
@@ -65,18 +61,3 @@ def test_cleared_gradients_are_gone():
     ours = parameters()
     zero_grad(ours)
     assert [each.grad for each in ours] == [None] * 5
-
-
-@pytest.mark.parametrize("where", ["cpu", *(["cuda"] if device.type == "cuda" else [])])
-def test_the_share_of_a_target_is_one_over_their_number_also_where_that_changes(where):
-    state = State(nn.Linear(1, 1), Config(), torch.device(where))
-    for targets, dtype in [
-        (3, torch.float32),
-        (3, torch.float64),
-        (7, torch.float64),
-        (3, torch.float32),
-        (0, torch.float32),
-    ]:
-        share = state.share(torch.tensor(targets, device=where), dtype)
-        assert (share.dtype, share.ndim, share.device.type) == (dtype, 0, where)
-        assert torch.equal(share.cpu(), 1 / torch.tensor(max(1, targets), dtype=dtype))

@@ -14,7 +14,8 @@ import torch
 from helpers import resumable_run
 from helpers.paths import ROOT
 
-from utils.loop import checkpoint, metrics
+from utils.loop import checkpoint
+from utils.loop import log as logs
 from utils.loop.log import MEASURED
 
 TRAIN = [
@@ -133,11 +134,11 @@ def history(run: Path) -> list[dict]:
     ],
 )
 def test_a_log_is_cut_behind_the_last_record_up_to_the_step(tmp_path, monkeypatch, block, tail, kept):
-    monkeypatch.setattr(metrics, "BLOCK", block)
+    monkeypatch.setattr(logs, "BLOCK", block)
     path = tmp_path / "log.jsonl"
     whole = b"".join(b'{"step": %d}\n' % step for step in range(1, 6))
     path.write_bytes(whole + tail)
-    log = metrics.Log(path)
+    log = logs.Log(path)
     log.resume(5)
     assert path.read_bytes() == whole + kept
     log.add(step=6)
@@ -150,7 +151,7 @@ def test_a_log_is_cut_behind_the_last_record_up_to_the_step(tmp_path, monkeypatc
 def test_a_log_without_a_record_up_to_the_step_is_emptied(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"step": 8}\n{"step": 9}\n')
-    log = metrics.Log(path)
+    log = logs.Log(path)
     log.resume(5)
     assert log.records == [] and path.read_bytes() == b""
 

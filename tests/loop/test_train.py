@@ -1,19 +1,17 @@
 """The loop's promises: honest numbers, watching changes nothing, the same config the same run."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from utils.data import IGNORE, TensorData, spiral
 from utils.data.order import Order
 from utils.loop import Config, evaluate, train
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum, squared_error_sum
-from utils.loop.optim import Schedule, lr_factor, make_optimizer
+from utils.loop.optim import lr_factor
 from utils.loop.run_folder import best_weights
 from utils.models import GPT, MLP
 
@@ -291,22 +289,3 @@ def test_early_stopping_and_the_best_weights(tmp_path):
     assert evaluate(rebuilt, SPIRAL.val).loss == min(losses)
     again = trained(net(), data, val=SPIRAL.val, run=tmp_path, **options)  # a stopped run stays stopped
     assert again.steps == result.steps and again.stopped_early
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])  # one group of parameters, or two
-def test_the_schedule_is_that_of_torch(weight_decay):
-    config = Config(steps=12, warmup=3, schedule="cosine", final_lr=0.1, weight_decay=weight_decay)
-    optimizers = [make_optimizer(nn.Linear(2, 2), config) for _ in range(2)]
-    ours, theirs = (
-        kind(optimizer, partial(lr_factor, config))
-        for kind, optimizer in zip((Schedule, LambdaLR), optimizers, strict=True)
-    )
-    for _ in range(config.steps + 2):
-        rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
-        assert rates[0] == rates[1] == ours.get_last_lr() == theirs.get_last_lr()
-        assert ours.last_epoch == theirs.last_epoch and ours._step_count == theirs._step_count
-        for optimizer, schedule in zip(optimizers, (ours, theirs), strict=True):
-            optimizer.step()
-            schedule.step()
-    theirs.load_state_dict(ours.state_dict())  # a checkpoint of one is one of the other
-    assert (theirs.last_epoch, theirs.get_last_lr()) == (config.steps + 2, ours.get_last_lr())

@@ -10,8 +10,8 @@ from torch import nn
 from utils import device as loop_device
 from utils.data.datasets import TensorData, spiral
 from utils.loop import Config, Result, evaluate, train
-from utils.loop.train import Scores
 from utils.loop.checkpoint import find
+from utils.loop.train import Scores
 
 SPIRAL = spiral()
 DATA, VALIDATION = SPIRAL.train, SPIRAL.val

@@ -219,7 +219,7 @@ def _load(folder: Path, reached: Callable[[], None]) -> None:
 def _save_often(folder: Path, steps: Iterable[int], reached: Callable[[], None] = lambda: None) -> None:
     run = RunFolder(folder, Config(keep=KEPT), 1)
     with run:
-        run.begin(0, pick_device("cpu"))
+        run.open_for_writing(0, pick_device("cpu"))
         state = {"model": {"weight": torch.ones(4)}}
         for step in steps:
             run.save(state, step, 0.0)

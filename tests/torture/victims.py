@@ -224,7 +224,7 @@ def lines_of_a_save(folder: Path) -> int:
     """How many lines of Python run in one save, about."""
     counted = _Countdown(sys.maxsize)
     run = RunFolder(folder, config_of(), 1)
-    run.metadata["legs"].append({})
+    run.metadata["sessions"].append({})
     folder.mkdir(parents=True)
     state = {"model": {str(i): torch.zeros(2) for i in range(40)}}  # about as many tensors as a victim's state
     sys.settrace(counted)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,15 +28,15 @@ class Log:
     ):
         self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
         self._own: list[dict] = []
-        self._earlier = 0  # bytes of the file that were there before this run, and that have not been read yet
+        self._earlier: BinaryIO | None = None  # the file, until its records from before this run have been read
 
     @property
     def records(self) -> list[dict]:
         """All of them, in order. Those from before a resume are read when they are first asked for."""
-        if self._earlier:
-            with self.writing(), open(self.path, "rb") as file:
-                self._own[:0] = filter(None, map(_parse, file.read(self._earlier).split(b"\n")))
-            self._earlier = 0
+        if self._earlier is not None:
+            self._own[:0] = filter(None, map(_parse, self._earlier.read(self._end).split(b"\n")))
+            self._earlier.close()
+            self._earlier = None
         return self._own
 
     def resume(self, step: int) -> None:
@@ -54,12 +55,14 @@ class Log:
             os.replace(self.path, f"{self.path}.old")
             return
         with open(self.path, "r+b") as file:
-            whole, self._earlier = _end_of_last(file, step)
+            whole, self._end = _end_of_last(file, step)
             if whole:
-                file.truncate(self._earlier)
+                file.truncate(self._end)
             else:
-                file.seek(self._earlier)
+                file.seek(self._end)
                 file.write(b"\n")
+        self._earlier = open(self.path, "rb")  # noqa: SIM115  (the folder may be gone by the time that they are read)
+        weakref.finalize(self, self._earlier.close)
 
     def add(self, **record) -> dict:
         self._own.append(record)

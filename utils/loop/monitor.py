@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from utils.data.order import Order, first_examples
 from utils.device import ask_device, is_accelerator
 from utils.facts import peak_flops
-from utils.loop.diagnosis import explained, require_finite_training_loss
+from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import Snapshot
 from utils.loop.log import MEASURED, Log
 from utils.loop.metrics import count_targets
@@ -103,8 +103,11 @@ class Monitor:
         """The FLOPs of a step on two examples, for each target; leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         before = Snapshot(self.state.buffers)
-        with explained(self.order, 0, "counting the FLOPs"):
+        try:
             flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+        except Exception as error:
+            explain(error, "counting the FLOPs")
+            raise
         self.state.optimizer.zero_grad()
         before.restore()
         return flops / max(1, int(count_targets(y)))

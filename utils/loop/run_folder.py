@@ -148,11 +148,11 @@ class RunFolder:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except (FileExistsError, NotADirectoryError) as error:
             raise RuntimeError(f"{self.path} is now a file: restore the folder or choose another") from error
-        except FileNotFoundError as error:
-            raise RuntimeError(
-                f"{self.path} was moved or removed since it was read: restore it, then start again"
-            ) from error
         except OSError as error:
+            if self.found is not None and not self.path.exists():
+                raise RuntimeError(
+                    f"{self.path} was moved or removed since it was read: restore it, then start again"
+                ) from error
             raise RuntimeError(
                 f"the run folder cannot be written to ({error}): make it writable, or choose another one"
             ) from error

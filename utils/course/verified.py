@@ -11,8 +11,7 @@ RAN = "ran"
 FORMS = {"short": "short", "full": "long"}
 BEGIN, END = "<!-- receipts: written by python -m utils.course receipt --readme -->", "<!-- end of receipts -->"
 NONE_YET = """\
-No GPU receipt exists yet: no machine has verified the proofs that need a GPU. `make receipt`, on a machine with a CUDA GPU,
-runs the course there and writes the result here."""
+No GPU receipt exists yet: no machine has verified the proofs that need a GPU. On a machine with one, call `make receipt`."""
 
 
 def tally(lecture: Lecture, receipt: Receipt) -> Counter | None:
@@ -131,5 +130,7 @@ def with_block(readme: str, block: str) -> str:
     before, begin, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"this README has no line {BEGIN} with {END} after it: put them where the receipts are to stand")
+        raise ValueError(
+            f"this README has no line {BEGIN} with {END} after it: put them where the receipts are to stand"
+        )
     return f"{before}{begin}\n{block}\n{end}{after}"

@@ -1,5 +1,6 @@
 """The READMEs are true: commands and code run, links lead somewhere, numbers are counted, every module is named."""
 
+import argparse
 import ast
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from utils.__main__ import add_train
 from utils.course import __main__ as course
 from utils.course.badges import BADGE
 from utils.course.certify import notebooks
@@ -127,7 +129,9 @@ def check(line: str, folder: Path) -> None:
         case ["python" | "python3", "-m", "utils.course", *rest]:
             course._parser().parse_args(rest)
         case ["python" | "python3", "-m", "utils", "train", *rest]:
-            assert "--save-every" in asked([PYTHON, "-m", "utils", "train", *rest, "--help"])
+            parser = argparse.ArgumentParser(allow_abbrev=False)
+            add_train(parser)
+            parser.parse_args(rest)
         case ["python", script, *rest]:
             assert "usage: " in asked([PYTHON, script, *rest, "--help"])
         case ["python3", "-m", "pip", *rest]:

@@ -90,8 +90,12 @@ def is_run(line: str) -> bool:
     return line.startswith(RUN)
 
 
+def each(pairs: list[tuple[str, str]]):
+    return pytest.mark.parametrize(("name", "line"), pairs, ids=[f"{name}: {line[:60]}" for name, line in pairs])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "line"), [pair for pair in COMMANDS if is_run(pair[1])])
+@each([pair for pair in COMMANDS if is_run(pair[1])])
 def test_each_command_runs(name, line, tmp_path):
     """In a copy of nothing but what the command reads, so that it leaves no trace here."""
     for part in ("requirements.txt", "pyproject.toml", "notebooks", "utils", "tests"):
@@ -104,7 +108,7 @@ def test_each_command_runs(name, line, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(("name", "line"), [pair for pair in COMMANDS if not is_run(pair[1])])
+@each([pair for pair in COMMANDS if not is_run(pair[1])])
 def test_each_command_that_takes_long_or_needs_more_is_right(name, line, tmp_path):
     check(line, tmp_path)
 
@@ -114,7 +118,7 @@ INLINE = sorted(
 )
 
 
-@pytest.mark.parametrize(("name", "line"), INLINE)
+@each(INLINE)
 def test_each_command_in_a_sentence_is_right(name, line, tmp_path):
     check(line, tmp_path)
 

@@ -13,13 +13,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import alone
 import pytest
+from helpers import fake_colab
+from helpers.paths import ROOT
 
 from utils.colab import pins_of
 from utils.device import git_commit
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -150,7 +150,7 @@ def image(tmp_path_factory):
     course, data = folder / "course", folder / "data"
     data.mkdir()
     (course / ".venv").mkdir(parents=True)
-    found = alone.packages(folder / "found")
+    found = fake_colab.packages(folder / "found")
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "PIP_NO_INDEX": "1"}
     environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COMMIT": COMMIT}  # 0: pip's word for no isolation
     for word, rest in STEPS[AT_USER:]:

@@ -19,17 +19,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers.paths import ROOT
 
 from utils.__main__ import add_train
 from utils.course import __main__ as course
-from utils.course.badges import BADGE
-from utils.course.certify import notebooks
-from utils.course.notebook import is_lecture, read
-from utils.course.receipts import receipts
-from utils.course.showcase import CLAIM, FOLKLORE, GPU, LONG, becomes
-from utils.course.verified import page_block, readme_block, with_block
+from utils.course.notebooks.colab_links import BADGE
+from utils.course.notebooks.notebook import is_lecture, read
+from utils.course.receipts.receipt_run import notebooks
+from utils.course.receipts.receipts import receipts
+from utils.course.receipts.table import page_block, readme_block, with_block
+from utils.course.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, becomes
 
-ROOT = Path(__file__).parents[1]
 PYTHON = Path(sys.executable)
 ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
 MADE = ("build", "runs")  # folders whose files are not the course's
@@ -114,7 +114,12 @@ def test_each_command_that_takes_long_or_needs_more_is_right(name, line, tmp_pat
 
 
 INLINE = sorted(
-    {(name, span) for name in READMES for span in spans(name) if re.match(r"make \w|python3? -m utils|pytest ", span)}
+    {
+        (name, span)
+        for name in READMES
+        for span in spans(name)
+        if re.match(r"make \w|python3? -m utils|pytest |pip install -r", span)
+    }
 )
 
 
@@ -143,7 +148,8 @@ def check(line: str, folder: Path) -> None:
             wheels.mkdir(parents=True)
             (wheels / "requirements.txt").touch()
             asked([PYTHON, "-m", "pip", *rest, "--dry-run"], folder)
-        case ["pytest", *rest]:
+        case ["pytest" | "pip", *rest]:
+            rest = [word for word in rest if word != "install"]
             assert rest and all((ROOT / word).exists() for word in rest if not word.startswith("-"))
         case _:
             pytest.fail("no test knows this command: run it, or say here how it is checked")

@@ -20,10 +20,9 @@ from torch.utils.data import Dataset, default_collate
 from torture.tally import Tally
 from torture.victims import together
 
-from utils import checkpoint, state
-from utils.config import Config
-from utils.guards import Guard
-from utils.loop import train
+from utils.loop import checkpoint, state, train
+from utils.loop.config import Config
+from utils.loop.guards import Guard
 
 EXAMPLES, BATCH, STEPS = 44, 12, 14  # four steps an epoch, the last of them short; the run ends in the middle of one
 EPOCH = math.ceil(EXAMPLES / BATCH)

@@ -20,11 +20,12 @@ from torch import nn
 from torture.tally import Tally
 from torture.victims import start
 
-from utils import checkpoint, loop
-from utils.config import Config
+from utils import loop
 from utils.data import TensorData, TokenFile, Windows
 from utils.device import pick_device
-from utils.run import RunFolder
+from utils.loop import checkpoint
+from utils.loop.config import Config
+from utils.loop.run_folder import RunFolder
 
 STEPS = 10**9  # asked for
 KEPT = 3

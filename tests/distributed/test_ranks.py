@@ -18,8 +18,8 @@ import torch.distributed as dist
 from helpers import ranked_run
 from helpers.paths import ROOT
 
-from utils.distributed import ranks, sharded_checkpoint
-from utils.distributed.ranks import ALONE, Ranks, started
+from utils.distributed import ranks, rendezvous, sharded_checkpoint
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
 from utils.loop import checkpoint
 from utils.loop.config import Config
 from utils.loop.guards import Rewind
@@ -287,7 +287,7 @@ def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, happens, victim, 
         code, output = ended[rank]
         assert code == 1 and told in output.splitlines()[-1], output
         assert f"This is rank {rank}" in output and "start all ranks again" in output
-        assert json.loads((tmp_path / f"over-{rank}.json").read_text()) - happened < ranks.GONE_SECONDS + 15
+        assert json.loads((tmp_path / f"over-{rank}.json").read_text()) - happened < rendezvous.LOST_SECONDS + 15
 
 
 @pytest.fixture(scope="module")
@@ -415,8 +415,8 @@ TOLD = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "here"
 
 
 def test_a_process_that_was_told_nothing_is_alone():
-    assert started({}) is ALONE and started({"WORLD_SIZE": "1", "RANK": "0"}) is ALONE
-    assert started({"LOCAL_RANK": "3", "MASTER_PORT": "29500"}) is ALONE
+    assert started({}) is SINGLE_PROCESS and started({"WORLD_SIZE": "1", "RANK": "0"}) is SINGLE_PROCESS
+    assert started({"LOCAL_RANK": "3", "MASTER_PORT": "29500"}) is SINGLE_PROCESS
     place = started(TOLD)
     assert (place.rank, place.world, place.local, place.first) == (1, 4, 1, False)
 
@@ -451,5 +451,5 @@ def test_variables_that_contradict_each_other_are_refused(changes, message):
 
 def test_one_process_sums_and_gathers_nothing():
     tensor = torch.ones(2)
-    assert ALONE.sum(tensor) is tensor and ALONE.any(True) is True
-    assert ALONE.gather("x") == ["x"] and ALONE.of_first("x") == "x"
+    assert SINGLE_PROCESS.sum(tensor) is tensor and SINGLE_PROCESS.any(True) is True
+    assert SINGLE_PROCESS.gather("x") == ["x"] and SINGLE_PROCESS.of_first("x") == "x"

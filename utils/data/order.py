@@ -16,10 +16,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
+from utils.data.permutation import permuted
 from utils.data.workers import FAILED, begin_worker, context_of_workers, from_workers
 from utils.device import rng_state, set_rng_state
 
 CPU = torch.device("cpu")
+LISTED = 1 << 22  # examples whose order is drawn as a list; with more, each position is computed when it is needed
 
 
 def derive_seed(*parts: int | str) -> int:
@@ -32,34 +34,6 @@ def derive_seed(*parts: int | str) -> int:
 def _permutation(examples: int, seed: int, epoch: int, device: torch.device) -> torch.Tensor:
     generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
     return torch.randperm(examples, generator=generator).to(device)  # drawn on the CPU: the same on every device
-
-
-LISTED = 1 << 22  # examples whose order is drawn as a list; of more, each place is computed when it is asked for
-
-
-def _scattered(places: np.ndarray, examples: int, keys: list[int]) -> np.ndarray:
-    """Where a permutation of 0 … examples - 1 that nobody lists puts these places (uint64).
-
-    A Feistel network: halves of the bits take turns in being changed by a hash of the other one, which can be undone, so
-    that no two places share an image. It permutes 4 ** half numbers; an image beyond the examples is put in again.
-    """
-    half = np.uint64(-(-(examples - 1).bit_length() // 2))
-    low = (np.uint64(1) << half) - np.uint64(1)
-    images, outside = places.copy(), np.ones(len(places), dtype=bool)
-    while outside.any():
-        left, right = images[outside] >> half, images[outside] & low
-        for key in keys:
-            left, right = right, left ^ (_hashed(right ^ np.uint64(key)) & low)
-        images[outside] = left << half | right
-        outside = images >= examples
-    return images
-
-
-def _hashed(x: np.ndarray) -> np.ndarray:
-    """64 bits, each of which depends on all 64 of x (the finalizer of SplitMix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -80,7 +54,7 @@ class Order:
     rank: int = 0
     world: int = 1
     device: torch.device = CPU  # where the indices live
-    lend: bool = False  # a rank without an example of its own is lent one, so as to keep step with the others
+    pad: bool = False  # give a rank without an example of its own a duplicate, which is not counted
 
     def __post_init__(self):
         if self.examples < 1:
@@ -123,7 +97,7 @@ class Order:
         start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
         if self.shuffle and self.examples > LISTED:
             keys = [derive_seed(self.seed, "order", epoch, turn) for turn in range(6)]
-            images = _scattered(np.arange(start, stop, dtype=np.uint64), self.examples, keys)
+            images = permuted(np.arange(start, stop, dtype=np.uint64), self.examples, keys)
             return torch.from_numpy(images.astype(np.int64)).to(self.device)
         if self.shuffle:
             return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
@@ -132,13 +106,13 @@ class Order:
     def indices(self, step: int) -> torch.Tensor:
         """Indices (B,) of this rank's examples at `step`."""
         chosen = self.batch(step)
-        if self.borrows(step):
+        if self.is_padding(step):
             return chosen[:1]
         return chosen[self.rank :: self.world] if self.world > 1 else chosen
 
-    def borrows(self, step: int) -> bool:
-        """Whether a batch of fewer examples than ranks leaves this rank one that it shares with rank 0, with `lend`."""
-        return self.lend and self.world > 1 and self.rank >= len(self.batch(step))
+    def is_padding(self, step: int) -> bool:
+        """Whether this rank's example at `step` is a duplicate: the batch has fewer examples than there are ranks."""
+        return self.pad and self.world > 1 and self.rank >= len(self.batch(step))
 
 
 class _Fetch(Dataset):

@@ -10,11 +10,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.sgd import sgd
 
 from utils.distributed.ranks import Ranks
 
 
-def start_alike(model: nn.Module, ranks: Ranks) -> None:
+def broadcast_initial_state(model: nn.Module, ranks: Ranks) -> None:
     """Every rank starts from rank 0's weights and buffers.
 
     Raises ValueError, on every rank, if their models are not alike.
@@ -24,7 +25,7 @@ def start_alike(model: nn.Module, ranks: Ranks) -> None:
         ranks.copy_from_first([*model.parameters(), *model.buffers()])
 
 
-def with_summed_gradients(model: nn.Module, ranks: Ranks, device: torch.device) -> Callable[[Tensor], Tensor]:
+def wrap_ddp(model: nn.Module, ranks: Ranks, device: torch.device) -> Callable[[Tensor], Tensor]:
     """What to call for the forward pass of `model`, so that every rank gets the gradient of the sum of all ranks' losses.
 
     In one process, and for a model that is sharded already, it is the model itself.
@@ -36,7 +37,7 @@ def with_summed_gradients(model: nn.Module, ranks: Ranks, device: torch.device) 
     return copies
 
 
-def settle_layout(forward: Callable, x: Tensor) -> None:
+def warm_up_buckets(forward: Callable, x: Tensor) -> None:
     """A forward and a backward pass of DDP before the first step; leaves gradients and moves random streams and buffers.
 
     DDP packs gradients into buckets anew after its first backward, in the order in which that had them ready. Where a
@@ -56,7 +57,7 @@ def _sum(group: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def summed_with_last(forward: Callable, parts: Iterable, count: int) -> Iterable:
+def sync_on_last_micro_batch(forward: Callable, parts: Iterable, count: int) -> Iterable:
     """Hands on the `count` parts of a batch. DDP sums over ranks in the last one's backward; until then gradients add up."""
     return _switched(forward, parts, count) if isinstance(forward, DistributedDataParallel) else parts
 
@@ -84,22 +85,22 @@ def sharded(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
     return model
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """All of a tensor that ranks hold in parts, on each of them; another tensor as it is. A collective."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def local(tensors: Iterable[Tensor]) -> list[Tensor]:
+def to_local(tensors: Iterable[Tensor]) -> list[Tensor]:
     """This rank's parts of tensors, sharing their memory; those that are whole as they are."""
     return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
 
 
-def fill(model: nn.Module, parts: nn.Module) -> nn.Module:
+def copy_full(model: nn.Module, parts: nn.Module) -> nn.Module:
     """Overwrite `model` by its sharded copy `parts`; returns it. A collective."""
     pairs = zip([*model.parameters(), *model.buffers()], [*parts.parameters(), *parts.buffers()], strict=True)
     with torch.no_grad():
         for mine, part in pairs:
-            mine.copy_(whole(part))
+            mine.copy_(full_tensor(part))
     return model
 
 
@@ -116,6 +117,35 @@ def shard_state(optimizer: torch.optim.Optimizer) -> None:
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape and not isinstance(value, DTensor):
                 state[name] = shard_like(value, parameter)
+
+
+def shard_all(saved: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """A whole state_dict, sharded as `model` is."""
+    own = model.state_dict()
+    return {name: shard_like(tensor, own[name]) for name, tensor in saved.items()}
+
+
+def sgd_class(parameters: list[Tensor]) -> type[torch.optim.Optimizer]:
+    return ShardedSGD if isinstance(parameters[0], DTensor) else torch.optim.SGD
+
+
+class ShardedSGD(torch.optim.SGD):
+    """SGD for parameters that ranks hold in parts: each steps its own, by the fused kernel, which takes no DTensor."""
+
+    @torch.no_grad()
+    def step(self) -> None:
+        names = ("lr", "momentum", "weight_decay", "dampening", "nesterov", "maximize")
+        for group in self.param_groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            buffers = [self.state[p]["momentum_buffer"] for p in moved] if group["momentum"] else []
+            sgd(
+                to_local(moved),
+                to_local(p.grad for p in moved),
+                to_local(buffers) or [None] * len(moved),
+                fused=True,
+                found_inf=getattr(self, "found_inf", None),
+                **{name: group[name] for name in names},
+            )
 
 
 def _describe(model: nn.Module) -> dict[str, str]:

@@ -14,11 +14,10 @@ import shutil
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from utils.distributed import sharded_checkpoint
-from utils.distributed.ranks import ALONE, Ranks
-from utils.loop import folders
-from utils.loop.folders import Check
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 
 _NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9,})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
 
@@ -42,19 +41,11 @@ class _Hashing:
         self.file.flush()
 
 
-def save(
-    folder: Path,
-    step: int,
-    state: dict,
-    kind: str = "step",
-    ranks: Ranks = ALONE,
-    check: Check = folders.unchecked,
-) -> Path:
+def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks = SINGLE_PROCESS) -> Path:
     """Write `state` as the checkpoint of `step` and return its path; `folder` is made if only its parent is there.
 
     `state` may hold tensors, numbers, strings and containers of these: what loads without running code. If ranks hold some
-    tensors in parts, all of them call this, with a folder that all can write to. check(): raises if `folder` is not the
-    one that is meant; called when the temporary file is open, and nothing but it was touched.
+    tensors in parts, all of them call this, with a folder that all can write to.
 
     Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
     """
@@ -62,12 +53,12 @@ def save(
     temporary = folder / f".tmp-{kind}-{step:09d}-{'shards' if in_parts else os.getpid()}"
     try:
         if in_parts:
-            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks, check)
+            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks)
         folder.mkdir(exist_ok=True)  # its parent, if that was removed, is not made anew
-        digest = _write(state, temporary, check)
+        digest = _write(state, temporary)
         path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
         os.replace(temporary, path)
-        folders.sync(folder)
+        _sync(folder)
     except (OSError, RuntimeError) as error:
         _remove(temporary)
         raise RuntimeError(
@@ -77,27 +68,25 @@ def save(
     return path
 
 
-def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks, check: Check) -> Path:
+def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks) -> Path:
     """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
     path = None
     if ranks.first:
         _remove(temporary)
         folder.mkdir(exist_ok=True)
         temporary.mkdir()
-        check()
     ranks.of_first(None)  # not before it is there
     sharded_checkpoint.write(temporary, state, ranks.first)
     if ranks.first:
         path = folder / f"{name}-{sharded_checkpoint.seal(temporary)[:16]}.shards"
         os.replace(temporary, path)
-        folders.sync(folder)
+        _sync(folder)
     return ranks.of_first(path)
 
 
-def _write(state: dict, path: Path, check: Check) -> str:
+def _write(state: dict, path: Path) -> str:
     """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
     with open(path, "wb") as file:
-        check()
         hashing = _Hashing(file)
         try:
             torch.save(state, hashing)
@@ -176,22 +165,35 @@ def prune(newest: Path, keep: int) -> None:
         _remove(path)
 
 
-def sweep(folder: Path, check: Check = folders.unchecked) -> None:
-    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one.
-
-    check(): raises if `folder` is not the one that is meant; called when it is open.
-    """
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folders.opened_folder(folder) as descriptor:
-        check()
-        for name in os.listdir(descriptor):
-            if name.startswith(".tmp-"):
-                _remove(Path(name), descriptor)
+def sweep(folder: Path) -> None:
+    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one."""
+    for path in folder.glob(".tmp-*"):
+        _remove(path)
 
 
-def _remove(path: Path, folder: int | None = None) -> None:
-    """Delete a file or a folder; of a `folder` that is open, `path` is a name in it."""
+def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+    """Raises ValueError, naming the first difference, unless two state_dicts have the same names and shapes."""
+    theirs, ours = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, own))
+    if theirs != ours:
+        first = next((a, b) for a, b in zip([*theirs, None], [*ours, None], strict=False) if a != b)
+        raise ValueError(
+            f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
+            "was saved, or choose another run folder"
+        )
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):  # a leftover costs space, not correctness
-        try:
-            os.unlink(path, dir_fd=folder)
-        except (IsADirectoryError, PermissionError):  # the second on macOS
-            shutil.rmtree(path, dir_fd=folder)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 
+import torch
+
 
 @dataclass(frozen=True)
 class Config:
@@ -89,6 +91,16 @@ class Config:
     """FLOP/s that MFU is relative to; 0 looks the GPU up, and reports no MFU where it is unknown"""
     progress: bool = False
     """show a progress bar"""
+
+    def loading(self, device: torch.device) -> dict:
+        """How batches for `device` are loaded: the options of utils.data.order.batches."""
+        return {
+            "workers": self.workers,
+            "prefetch": self.prefetch,
+            "persistent": self.persistent_workers,
+            "timeout": self.worker_timeout,
+            "pin": device.type == "cuda",
+        }
 
     def __post_init__(self):
         for field in fields(self):

@@ -1,22 +1,22 @@
-"""What keeps a bad moment from doing harm: gradients that are not finite, memory that runs out, a SIGTERM."""
+"""Safety: non-finite gradients never reach the weights, and a step that runs out of memory is repeated in smaller parts.
+
+The errors that a user reads are in diagnosis.py.
+"""
 
 import math
-import signal
-import threading
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-SIGTERM_EXIT = 128 + signal.SIGTERM  # 143, what a shell reports for a process that SIGTERM ended
-
 
 class Guard:
-    """Keeps an update that is not finite from the weights, on the device; the host may learn of it later.
+    """Keeps a non-finite update from the weights, on the device; the host may learn of it later.
 
     The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
-    After `limit` bad steps in a row everything is blocked, so that whoever raises later raises on the weights before
-    them. `on_host`: a CPU may be asked at once, for nothing, and spares itself the rest.
+    After `limit` bad steps in a row every update is blocked, so an error that is raised later finds the weights before
+    them. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
@@ -45,8 +45,8 @@ class Guard:
         self.blocked += self.found_inf
         self.streak.add_(1).mul_(self.found_inf)
 
-    def undo_buffers(self, before: "Rewind") -> None:
-        """If the step was blocked, put back the buffers (BatchNorm has seen the bad batch)."""
+    def undo_buffers(self, before: "Snapshot") -> None:
+        """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
         if self.bad is None:
             return
         for buffer, kept in zip(before.buffers, before.kept, strict=True):
@@ -65,15 +65,15 @@ class Guard:
 def all_finite(tensors: list[Tensor]) -> bool:
     """Whether every entry of every tensor is finite. Waits for the device.
 
-    One NaN or infinity makes a sum one too, and a sum is read once where isfinite() makes four passes. Only where it is no
-    finite number are the entries asked, since finite ones may add up to an infinity.
+    A NaN or an infinity makes the sum non-finite, and a sum reads each tensor once where isfinite() takes four passes.
+    Finite entries may also add up to an infinity: then, and only then, the entries are checked one by one.
     """
     total = sum(tensor.sum(dtype=torch.float32 if tensor.itemsize < 4 else None) for tensor in tensors)
     return math.isfinite(abs(total)) or all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
-class Rewind:
-    """torch's random streams and the model's buffers as they were before a forward pass."""
+class Snapshot:
+    """torch's random streams and the model's buffers before a forward pass, to undo it."""
 
     def __init__(self, buffers: list[Tensor]):
         self.buffers = buffers
@@ -94,19 +94,20 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def explain(error: Exception, what: str) -> None:
-    """Say in an error of the model's or the loss's what was going on. Raises ValueError where what is wrong is known."""
-    if isinstance(error, IndexError):  # how a CPU refuses a label or a token that the model does not know
-        raise ValueError(f"{what}: {error}. Is a label or token out of range?") from error
-    if "does not require grad" in str(error):
-        raise ValueError(
-            f"{what}: the loss does not depend on a parameter that trains: is something detached on the way to it?"
-        ) from error
-    error.add_note(f"in {what}")
+def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[[Exception], None]) -> list[Tensor]:
+    """What `attempt` returns. Each time that it runs out of memory, call halve(error), which may raise, and try again."""
+    while True:
+        try:
+            return attempt()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
+        halve(failure)
 
 
 @contextmanager
-def evaluating(model: nn.Module):
+def eval_mode(model: nn.Module):
     """All modules in eval mode; afterwards each is back in the mode it was in (one may have been frozen in eval mode)."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -115,29 +116,3 @@ def evaluating(model: nn.Module):
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-class Termination:
-    """While it is entered, SIGTERM only sets `asked`; the loop finishes its step, saves, and leaves.
-
-    One that comes after the last step ends the process when it is left: its sender waits for that, whatever was to follow.
-    Signals can be caught in the main thread only; elsewhere this does nothing.
-    """
-
-    def __init__(self):
-        self.asked = False
-
-    def __enter__(self) -> "Termination":
-        self.caught = threading.current_thread() is threading.main_thread()
-        if self.caught:
-            self.previous = signal.signal(signal.SIGTERM, self._ask)
-        return self
-
-    def __exit__(self, kind, *error) -> None:
-        if self.caught:
-            signal.signal(signal.SIGTERM, self.previous)
-        if self.asked and kind is None:
-            raise SystemExit(SIGTERM_EXIT)
-
-    def _ask(self, number, frame) -> None:
-        self.asked = True

@@ -1,31 +1,36 @@
 """The clock, the meters and the progress bar of a run."""
 
+import resource
+import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
+from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
 from utils.data.order import Order, first_examples
 from utils.facts import peak_flops
-from utils.loop.guards import Rewind, explain
-from utils.loop.metrics import MEASURED, Log, count_targets, flops_of_step, gpu_utilisation, peak_memory_bytes
+from utils.loop.diagnosis import explained, require_finite_training_loss
+from utils.loop.guards import Snapshot
+from utils.loop.log import MEASURED, Log
+from utils.loop.metrics import count_targets
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
 
-class Watch:
+class Monitor:
     """The clock, the meters and the progress bar."""
 
-    def __init__(self, state: State, order: Order, log: Log):
+    def __init__(self, state: State, order: Order, log: Log, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]):
         self.state, self.order, self.log = state, order, log
         self.peak = self._peak_flops()  # of one device
-        self.flops_per_target = None
+        self.flops_per_target = self._count_flops(data, loss) if self.peak else None
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "Monitor":
         config = self.state.config
         self.bar = tqdm(
             total=config.steps,
@@ -66,11 +71,11 @@ class Watch:
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
         self.bar.set_postfix(loss=record["loss"], refresh=False)
-        state.judge_training(record["loss"])
+        require_finite_training_loss(state, record["loss"])
 
     @contextmanager
     def paused(self):
-        """Within the block the run's seconds go on, the rate's do not."""
+        """Within the block the run's seconds continue, the rate's do not."""
         began = time.perf_counter()
         self._count_seconds()
         yield
@@ -93,17 +98,42 @@ class Watch:
         except LookupError:
             return None  # an unknown chip has no MFU, rather than a wrong one
 
-    def count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Count the FLOPs of a step on two examples, if there is a peak to relate them to; leaves no trace in the run."""
-        if self.peak is None:
-            return
+    def _count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+        """The FLOPs of a step on two examples, for each target; leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
-        before = Rewind(self.state.buffers)
-        try:
+        before = Snapshot(self.state.buffers)
+        with explained(self.order, 0, "counting the FLOPs"):
             flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
-        except Exception as error:
-            explain(error, "counting the FLOPs")
-            raise
-        self.flops_per_target = flops / max(1, int(count_targets(y)))
         self.state.optimizer.zero_grad()
         before.restore()
+        return flops / max(1, int(count_targets(y)))
+
+
+def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
+    """FLOPs of one forward and backward, counted by torch on the real thing (matmuls and convolutions; a multiply and an
+    add are 2). Leaves gradients behind."""
+    with FlopCounterMode(display=False) as counter:
+        loss(model(inputs), targets).backward()
+    return counter.get_total_flops()
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory held so far: by tensors on a GPU, by the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def gpu_utilisation(device: torch.device) -> float | None:
+    """The share of the last sample period in which some kernel ran, 0 to 1; None where no driver answers."""
+    if device.type != "cuda":
+        return None
+    try:
+        return torch.cuda.utilization(device) / 100
+    except (ModuleNotFoundError, RuntimeError):  # no pynvml, or a driver that refuses
+        return None
+
+
+def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
+    return seconds / 3600 * dollars_per_hour

@@ -13,9 +13,10 @@ from torch.utils.data import Dataset
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples, require_dataset
 from utils.device import own_random_streams
+from utils.distributed.parallel import warm_up_buckets
 from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
-from utils.loop.guards import Rewind, evaluating, is_out_of_memory
+from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
 from utils.loop.metrics import count_targets, cross_entropy_sum
 from utils.loop.state import State
 
@@ -45,6 +46,27 @@ def check_kinds(model: object, config: object, loss: object) -> None:
         )
 
 
+def check_data(
+    state: State, order: Order, train_data: Dataset, val_data: Dataset | None, loss: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    """Raises ValueError unless the model, the data and the loss fit together."""
+    check_fit(state, train_data, loss, "train_data")
+    check_smallest_part(state, train_data, order)
+    if val_data is not None:
+        check_fit(state, val_data, loss, "val_data")
+
+
+def warm_up_ddp(state: State, data: Dataset) -> None:
+    """One backward before the first step, so that DDP's bucket order is the same after a resume. Leaves no trace."""
+    if state.ranks.world == 1:
+        return
+    before = Snapshot(state.buffers)
+    with state.autocast:
+        warm_up_buckets(state.forward, first_examples(data, 2)[0].to(state.device))
+    state.optimizer.zero_grad()
+    before.restore()
+
+
 def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor], name: str) -> None:
     """Two examples through the model, in eval mode and without a trace: the model, the data and the loss fit together.
 
@@ -56,7 +78,7 @@ def check_fit(state: State, data: Dataset, loss: Callable[[Tensor, Tensor], Tens
     x, y = _pair(_try(lambda: first_examples(data, 2), f"{name} cannot be read"), name)
     what = f"{name}: x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
     x, y = x.to(state.device), y.to(state.device)
-    with evaluating(state.model), own_random_streams(), torch.no_grad(), state.autocast:
+    with eval_mode(state.model), own_random_streams(), torch.no_grad(), state.autocast:
         outputs = _try(lambda: state.model(x), f"the model does not take the data ({what})")
         if not isinstance(outputs, Tensor):
             raise ValueError(f"the model returns a {type(outputs).__name__} ({what}): it must return one tensor")
@@ -80,7 +102,7 @@ def check_smallest_part(state: State, data: Dataset, order: Order) -> None:
     if not normed or order.smallest_part(config.steps, config.accumulation) > 1:
         return
     x = first_examples(data, 1)[0].to(state.device)
-    before = Rewind(state.buffers)
+    before = Snapshot(state.buffers)
     try:
         with own_random_streams(), torch.no_grad(), state.autocast:
             _try(

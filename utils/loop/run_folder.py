@@ -14,38 +14,40 @@ from typing import TextIO
 
 import torch
 
+from utils.data.atomic_write import write_text
 from utils.device import fingerprint
 from utils.distributed import sharded_checkpoint
-from utils.distributed.ranks import ALONE, Ranks
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config, differences
-from utils.loop.folders import Check, rewrite
-from utils.loop.metrics import Log, cost_dollars
+from utils.loop.log import Log
+from utils.loop.state import State
 
 # Of a fingerprint: what a run's bits depend on.
 BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
 
 
-_held: set[Path] = set()  # folders in which this process trains: a record lock keeps out other processes only
+_locked_here: set[Path] = set()  # folders in which this process trains: a record lock keeps out other processes only
 
 
 class RunFolder:
     """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size, one set of labels.
 
-    Opening it reads only; nothing is written before `begin`. A context manager: from `begin` to its end the folder is
-    this process's alone. Of several ranks all read it, and rank 0 writes.
+    Opening it reads only; nothing is written before `open_for_writing`. A context manager: from there to its end the
+    folder belongs to this process alone. Of several ranks all read it, and rank 0 writes.
 
     Raises ValueError if the folder holds the run of another config, of other data or labels.
     """
 
     def __init__(
-        self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = ALONE
+        self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = SINGLE_PROCESS
     ):
         self.path = _usable(path)
         self.config, self.ranks, self.lock = config, ranks, None
         self.data = {"training examples": examples, **_plain(labels)}
-        self.log, self.checkpoints = Log(self.path / "log.jsonl", ranks, self.writing), self.path / "checkpoints"
-        self.found: str | None = None  # what stood in run.json
+        self.handle: int | None = None  # of the folder, from when it is opened for writing
+        self.log = Log(self.path / "log.jsonl", ranks, self.writing)
+        self.found: str | None = None  # the content of run.json
         self.metadata = self._read_metadata()
 
     def __enter__(self) -> "RunFolder":
@@ -54,14 +56,35 @@ class RunFolder:
     def __exit__(self, *error) -> None:
         if self.lock is not None:
             self.lock.close()
-            _held.discard(self.path.resolve())
+            _locked_here.discard(self.path.resolve())
+            self.log.path = self.path / "log.jsonl"
+            os.close(self.handle)
+            self.handle = None
+
+    @property
+    def here(self) -> Path:
+        """The folder itself, also if it is renamed while the run writes to it: Linux finds it by its handle."""
+        by_handle = Path(f"/proc/self/fd/{self.handle}")
+        return by_handle if self.handle is not None and by_handle.exists() else self.path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.here / "checkpoints"
+
+    def resume(self, state: State) -> None:
+        """Load the newest complete checkpoint into `state`, if there is one, and open the folder for writing."""
+        saved = self.load_newest()
+        if saved:
+            state.load_state_dict(saved)
+        self.open_for_writing(state.step, state.device)
+        self.log.resume(state.step)
 
     def _read_metadata(self) -> dict:
         file = self.path / "run.json"
         try:
             self.found = _text(file)
             if self.found is None:
-                return {"run": None, "config": asdict(self.config), "data": self.data, "legs": []}
+                return {"run": None, "config": asdict(self.config), "data": self.data, "sessions": []}
             metadata = json.loads(self.found)
             changed = differences(metadata["config"], self.config)
             before = metadata["data"]
@@ -71,19 +94,19 @@ class RunFolder:
             ]
             if not isinstance(metadata["run"], str):
                 raise TypeError(f"run is {metadata['run']!r}")
-            for leg in metadata["legs"]:
-                leg["fingerprint"]["torch"]
+            for session in metadata["sessions"]:
+                session["fingerprint"]["torch"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} is not the metadata of a run ({error!r}): choose another folder") from error
         if changed:
             raise ValueError(
-                f"{self.path} holds a run of another config ({'; '.join(changed)}): choose another folder, or go on "
+                f"{self.path} holds a run of another config ({'; '.join(changed)}): choose another folder, or continue "
                 "with the old values"
             )
         return metadata
 
-    def newest(self) -> dict | None:
-        """The newest whole checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
+    def load_newest(self) -> dict | None:
+        """The newest complete checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
 
         Rank 0 says which it is, so that all ranks load the same. Where run.json is lost, its run is the folder's.
 
@@ -98,7 +121,7 @@ class RunFolder:
             if changed := differences(saved["config"], self.config):
                 raise ValueError(
                     f"the newest checkpoint in {self.checkpoints} is of another config ({'; '.join(changed)}): choose "
-                    "another folder, or go on with the old values"
+                    "another folder, or continue with the old values"
                 )
             ours = self.metadata["run"] or saved.get("run")
             if saved.get("run") != ours:
@@ -109,51 +132,53 @@ class RunFolder:
             self.metadata["run"] = ours
         return saved
 
-    def begin(self, step: int, device: torch.device) -> None:
-        """Note that a process starts here at `step`, on which machine; say so if that changes the bits.
+    def open_for_writing(self, step: int, device: torch.device) -> None:
+        """Lock the folder, and note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
-        Raises RuntimeError if another process is training in this folder, or has since it was opened, or if it cannot be
+        Raises RuntimeError if another process is training in this folder, or has since it was read, or if it cannot be
         written to.
         """
         if not self.ranks.first:
             return
-        there = self.found is not None
         try:
-            if not there:
+            if self.found is None:
                 self.path.mkdir(parents=True, exist_ok=True)
-                there = True
-            if self.path.resolve() not in _held:
+            self.handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            if self.path.resolve() not in _locked_here:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except (FileExistsError, NotADirectoryError) as error:
-            raise RuntimeError(f"{self.path} is a file by now: put the folder back, or name a folder") from error
+            raise RuntimeError(f"{self.path} is now a file: restore the folder or choose another") from error
+        except FileNotFoundError as error:
+            raise RuntimeError(
+                f"{self.path} was moved or removed since it was read: restore it, then start again"
+            ) from error
         except OSError as error:
-            if there and not self.path.exists():
-                raise RuntimeError(
-                    f"{self.path} was moved, removed or replaced since it was looked at: put it back, then start again"
-                ) from error
             raise RuntimeError(
                 f"the run folder cannot be written to ({error}): make it writable, or choose another one"
             ) from error
-        if not (self.lock and _is_ours(self.lock)):
+        if not (self.lock and _try_lock(self.lock)):
             raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
-        self._require_ours()
         if _text(self.path / "run.json") != self.found:
             raise RuntimeError(
-                f"another run has trained in {self.path} meanwhile: start again to resume from where it is"
+                f"another run has trained in {self.path} since it was read: start again to resume from where it is"
             )
-        _held.add(self.path.resolve())
-        checkpoint.sweep(self.checkpoints, self._require_ours)
+        _locked_here.add(self.path.resolve())
+        self.log.path = self.here / "log.jsonl"
+        checkpoint.sweep(self.checkpoints)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
-        if self.metadata["legs"]:
+        sessions = self.metadata["sessions"]
+        if sessions:
             print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
-        if step and self.metadata["legs"]:
-            before = {"ranks": 1, "parallel": now["parallel"]} | self.metadata["legs"][-1]["fingerprint"]
+        if step and sessions:
+            before = {"ranks": 1, "parallel": now["parallel"]} | sessions[-1]["fingerprint"]
             changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
             if changed:
-                print(f"resumed elsewhere ({'; '.join(changed)}): the run goes on, but not with the same bits")
+                print(
+                    f"environment changed since the run began ({'; '.join(changed)}): results will not be bit-identical"
+                )
         self.metadata["run"] = self.metadata["run"] or secrets.token_hex(8)
         self.metadata["config"] = asdict(self.config)
-        self.metadata["legs"].append({"from_step": step, "started": _now(), "fingerprint": now})
+        sessions.append({"from_step": step, "started": _now(), "fingerprint": now})
         self._write_metadata()
 
     def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
@@ -161,52 +186,32 @@ class RunFolder:
         if not (self.ranks.first or sharded_checkpoint.in_parts(state)):
             return
         state = state | {"run": self.metadata["run"]}
-        with self.writing() as check:
-            newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks, check)
+        with self.writing():
+            newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks)
         if not self.ranks.first:
             return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
-        self.metadata["legs"][-1] |= {"to_step": step, "saved": _now()}
-        self.metadata |= {"seconds": seconds, "dollars": cost_dollars(seconds, self.config.dollars_per_hour)}
+        self.metadata["sessions"][-1] |= {"to_step": step, "saved": _now()}
+        self.metadata |= {"seconds": seconds, "dollars": seconds / 3600 * self.config.dollars_per_hour}
         self._write_metadata()
 
     def _write_metadata(self) -> None:
-        with self.writing() as check:
-            rewrite(self.path / "run.json", json.dumps(self.metadata, indent=2) + "\n", check)
+        with self.writing():
+            write_text(self.here / "run.json", json.dumps(self.metadata, indent=2) + "\n")
 
     @contextmanager
-    def writing(self) -> Iterator[Check]:
-        """Around whatever writes here. Raises RuntimeError, with the reason and the next move, if it cannot be done.
-
-        Its value is to be called between opening a file and writing to it: the folder may be replaced at any instant, and a
-        file that was opened before that is written where the folder has gone.
-        """
-        self._require_ours()
+    def writing(self) -> Iterator[None]:
+        """Around each write. Raises RuntimeError, with the reason and the next move, if it cannot be done."""
         try:
-            yield self._require_ours
-        except OSError as error:
-            self._require_ours()
+            yield
+        except (OSError, RuntimeError) as error:
+            reason = str(error).replace(str(self.here), str(self.path))
+            if not (self.here / ".lock").exists():
+                reason = f"the folder was removed ({reason})"
             raise RuntimeError(
-                f"{self.path} cannot be written to: {error}. Its checkpoints are intact: free space or make it writable, "
-                "then start again to resume"
+                f"{self.path} cannot be written to: {reason}. Its checkpoints are intact: free space, make it writable or "
+                "restore it, then start again to resume"
             ) from error
-        except RuntimeError:  # of a checkpoint, which has said as much
-            self._require_ours()
-            raise
-
-    def _require_ours(self) -> None:
-        """Raises RuntimeError if the folder is another one than the one that this process has locked."""
-        if self.lock is None:
-            return
-        try:
-            ours = os.path.samestat(os.stat(self.path / ".lock"), os.fstat(self.lock.fileno()))
-        except OSError:
-            ours = False
-        if not ours:
-            raise RuntimeError(
-                f"{self.path} is not the folder in which this run began: it was moved, removed or replaced, and nothing is "
-                "written there any more. Put it back, then start again to resume"
-            )
 
 
 def best_weights(run: str | Path) -> dict:
@@ -262,7 +267,7 @@ def _plain(labels: object) -> dict[str, str | float]:
     return labels
 
 
-def _is_ours(lock: TextIO) -> bool:
+def _try_lock(lock: TextIO) -> bool:
     """Lock a file for this process, to its end. False if another process has locked it.
 
     A record lock, which no forked process inherits: one by flock would be held on by the workers that fetch examples, which

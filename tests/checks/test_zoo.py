@@ -58,7 +58,7 @@ TORCHS_CLIP = CLIP.replace("clip_gradients", "nn.utils.clip_grad_norm_").replace
 UNSCALE = "    state.scaler.unscale_(state.optimizer)\n"
 STEP = "    state.optimizer.step()\n"
 SCHEDULE = "    state.scheduler.step()\n"
-ZERO = "            clear_gradients(state.parameters)\n            losses"
+ZERO = "            zero_grad(state.parameters)\n            losses"
 BACKWARD = "                part.backward(state.scaler.scale(state.share(targets, part.dtype)))\n"
 AVERAGE = "    if state.ema:\n        state.ema.update(state.parameters, unless=state.guard.bad)\n"
 SHARE = "state.share(targets, part.dtype)"
@@ -294,7 +294,7 @@ PLANTED = (
         *(
             "loop/train.py",
             ZERO,
-            ZERO.replace("clear_gradients(state.parameters)", "state.optimizer.zero_grad(set_to_none=False)"),
+            ZERO.replace("zero_grad(state.parameters)", "state.optimizer.zero_grad(set_to_none=False)"),
         ),
     ),
     planted(

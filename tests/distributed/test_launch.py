@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -150,6 +151,33 @@ def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
 
 
 @pytest.mark.slow
+def test_who_sees_the_servers_socket_can_connect_to_it(tmp_path):
+    """It has no name before it listens, however long it takes to get there."""
+    path = tmp_path / "socket"
+    code = f"""
+import socket, time
+from utils import launch
+
+class Slow(socket.socket):
+    def listen(self):
+        time.sleep(1)
+        super().listen()
+
+socket.socket = Slow
+launch.serve({str(path)!r})
+"""
+    server = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    try:
+        while not path.exists() and server.poll() is None:
+            time.sleep(0.01)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    finally:
+        server.stdin.close()
+        assert server.wait(60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_an_interrupted_cell_leaves_the_server_for_the_next_one(tmp_path):
     """Jupyter interrupts all processes of a notebook at once, and so does a terminal."""

@@ -22,7 +22,7 @@ from utils.distributed import ranks, rendezvous, sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Rewind
+from utils.loop.guards import Snapshot
 from utils.loop.state import State
 
 SCRIPT = ROOT / "tests" / "helpers" / "ranked_run.py"
@@ -406,7 +406,7 @@ def test_memory_that_runs_out_on_one_of_several_ranks():
     state = State(ranked_run.perceptron(), Config(device="cpu"), torch.device("cpu"))
     state.ranks, state.parts = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
-        state.halve_micro_batches(Rewind([]))
+        state.halve_micro_batches(Snapshot([]))
 
 
 # ---- what torchrun tells a process ----------------------------------------------------------------------------------

@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.data import IGNORE
-from utils.distributed import ranks, rendezvous
-from utils.distributed.ranks import joined, started
+from utils.distributed import rendezvous
+from utils.distributed.rendezvous import joined
+from utils.distributed.ranks import started
 from utils.loop import Config, Result, evaluate, train
-from utils.loop.metrics import MEASURED, cross_entropy_sum
+from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum
 from utils.models import GPT, MLP
 
 EXAMPLES, STEPS = 96, 50
@@ -279,7 +281,9 @@ def write(folder: Path, name: str, value: object) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    rendezvous.JOIN_SECONDS = float(os.environ.get("JOIN_SECONDS", 600))  # a busy machine may take minutes to import torch
+    rendezvous.JOIN_SECONDS = float(
+        os.environ.get("JOIN_SECONDS", 600)
+    )  # a busy machine may take minutes to import torch
     folder = Path(sys.argv[1])
     for word in sys.argv[2:]:
         name, *arguments = word.split(":")  # lost:1 is lost(folder, "1")

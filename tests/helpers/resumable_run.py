@@ -14,7 +14,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from utils.loop import Config, train
-from utils.loop.metrics import MEASURED, cross_entropy_sum
+from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum
 
 EXAMPLES, BATCH, STEPS = 96, 16, 20  # six steps an epoch
 STOPS = {"first step": 1, "mid-epoch": 9, "end of epoch": 12}

@@ -15,7 +15,8 @@ from torch import nn
 from utils.data import TensorData, spiral
 from utils.loop import Config, state, train
 from utils.loop.checkpoint import load_newest
-from utils.loop.guards import SIGTERM_EXIT, Guard, Termination, all_finite
+from utils.loop.signals import SIGTERM_EXIT, Termination
+from utils.loop.guards import Guard, all_finite
 from utils.loop.metrics import cross_entropy_sum
 
 SPIRAL = spiral()

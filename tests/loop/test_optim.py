@@ -7,7 +7,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from utils.device import pick_device
 from utils.loop.config import Config
-from utils.loop.optim import clear_gradients, clip_gradients
+from utils.loop.optim import zero_grad, clip_gradients
 from utils.loop.state import State
 
 SHAPES = [(7, 5), (5,), (), (300, 40)]
@@ -63,7 +63,7 @@ def test_no_gradient_at_all_is_refused():
 
 def test_cleared_gradients_are_gone():
     ours = parameters()
-    clear_gradients(ours)
+    zero_grad(ours)
     assert [each.grad for each in ours] == [None] * 5
 
 

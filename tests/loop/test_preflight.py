@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from utils import device as devices
 from utils.data import IGNORE, TensorData, spiral
 from utils.device import pick_device
 from utils.distributed import sharded_checkpoint
@@ -401,6 +402,32 @@ def test_an_unknown_device():
     with pytest.raises(ValueError, match=r"device 'mps.* is not available here") as refused:
         pick_device("mps" if not torch.backends.mps.is_available() else "mps:77")
     assert len(str(refused.value)) < 250
+
+
+def test_a_device_without_float64_is_neither_chosen_nor_taken(monkeypatch):
+    """MPS has none, and sums of losses are kept in it."""
+    monkeypatch.setattr(devices, "accelerator", lambda: torch.device("mps"))
+    assert pick_device() == torch.device("cpu")
+
+    def empty(*sizes, dtype, **options):
+        assert dtype == torch.float64
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.")
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(ValueError, match=r"device 'mps' is not available here \(Cannot convert .* float64"):
+        pick_device("mps")
+
+
+@pytest.mark.parametrize(
+    "name", ["mps", "xpu", "hpu", "mtia", "xla", "lazy", "vulkan", "privateuseone", "cuda:77", "meta"]
+)
+def test_a_device_that_is_not_here_is_refused_before_anything_is_written(name, tmp_path):
+    """Each backend has its own way to be missing: four kinds of error."""
+    if name == "mps" and torch.backends.mps.is_available():
+        name = "mps:77"
+    with pytest.raises(ValueError, match=f"device (is )?'{name}'.*: try 'auto' or 'cpu'"):
+        train(net(), TensorData(X, Y), None, Config(steps=2, device=name), run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # ---- the run folder -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from helpers import resumable_run
 from helpers.paths import ROOT
 
 from utils.loop import checkpoint, metrics
-from utils.loop.metrics import MEASURED
+from utils.loop.log import MEASURED
 
 TRAIN = [
     sys.executable,

@@ -11,7 +11,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from utils.data import IGNORE, TensorData, spiral
 from utils.data.order import Order
 from utils.loop import Config, evaluate, train
-from utils.loop.metrics import MEASURED, cross_entropy_sum, squared_error_sum
+from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum, squared_error_sum
 from utils.loop.optim import Schedule, lr_factor, make_optimizer
 from utils.loop.run_folder import best_weights
 from utils.models import GPT, MLP

@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import flop_registry
 
+from utils.device import accelerator
 from utils.measure import (
     AllocatorBytes,
     LiveBytes,
@@ -302,6 +303,15 @@ def test_without_a_gpu_the_allocator_says_so():
             instrument()
 
 
+@pytest.mark.parametrize("name", ["mps", "xpu", "cuda:99", "cpu"])
+def test_a_device_without_an_allocator_here_is_named(name):
+    if name.split(":")[0] == str(accelerator()):
+        pytest.skip(f"there is a {name}")
+    for instrument in (AllocatorBytes, ScratchBytes):
+        with pytest.raises(ValueError, match=f"device '{name}' (is not available here|has no allocator)"):
+            instrument(name)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_cuda_asks_for_the_bytes_of_the_ledger():
     with AllocatorBytes() as memory, LiveBytes() as ledger:
@@ -544,6 +554,12 @@ def test_the_ratio_is_paired_so_that_a_machine_that_slows_down_does_not_count(cl
     timings = time_paired({"a": clock.runs("a", *a), "b": clock.runs("b", *b)}, rounds=5, warmup=0, device="cpu")
     assert ratio(timings["a"], timings["b"]) == 3
     assert timings["a"].median / timings["b"].median == 2, "what the medians by themselves say"
+
+
+def test_a_device_that_is_not_here_is_not_timed():
+    other = "xpu" if str(accelerator()) == "mps" else "mps"
+    with pytest.raises(ValueError, match=f"device '{other}' is not available here, it has .*: try 'auto' or 'cpu'"):
+        time_paired({"a": int}, device=other)
 
 
 def test_the_devices_queue_is_empty_before_and_after_each_call(clock, monkeypatch):

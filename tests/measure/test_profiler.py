@@ -162,3 +162,17 @@ def test_refuses_bad_arguments_before_it_runs_a_step(tmp_path):
         profile_step(never, warmup=-1)
     with pytest.raises(ValueError, match=r"there is no folder .*missing for the trace"):
         profile_step(never, trace=tmp_path / "missing" / "trace.json")
+
+
+def test_devices_that_are_not_here_or_not_recorded_are_named():
+    with pytest.raises(
+        ValueError, match=r"records no operators on device 'mps'.*: profile the step on one of cpu, cuda"
+    ):
+        profile_step(make_step(), device="mps")
+    with pytest.raises(ValueError, match="records no operators on device 'mps'"):
+        divide([event("step", 0, 2), event("phase data", 0, 1)], "mps")
+    if not torch.xpu.is_available():
+        with pytest.raises(ValueError, match="device 'xpu' is not available here"), phase("forward", "xpu"):
+            pass
+        with pytest.raises(ValueError, match="device 'xpu' is not available here"):
+            profile_step(make_step(), device="xpu")

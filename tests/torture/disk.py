@@ -17,7 +17,7 @@ from torture.tally import Tally
 from torture.victims import Victim, call_before, start, train_prepared
 
 from utils.loop import checkpoint
-from utils.loop.metrics import Log
+from utils.loop.log import Log
 from utils.loop.run_folder import RunFolder
 
 SIZE = 1 << 20  # bytes; a run needs some 200 kB

@@ -28,8 +28,8 @@ from torture.victims import start
 from utils import loop
 from utils.loop import checkpoint
 from utils.loop.config import CHOICES, Config
-from utils.loop.guards import SIGTERM_EXIT
-from utils.loop.metrics import MEASURED
+from utils.loop.signals import SIGTERM_EXIT
+from utils.loop.log import MEASURED
 
 PLAIN = {"steps": 4, "batch_size": 4, "device": "cpu", "worker_timeout": 60.0, "log_every": 2, "save_every": 2}
 MANY_STEPS = 100  # a run of more is sent a SIGTERM in its step number LONG_ENOUGH

@@ -19,7 +19,7 @@ from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, 
 
 from utils import loop
 from utils.loop import checkpoint
-from utils.loop.guards import SIGTERM_EXIT
+from utils.loop.signals import SIGTERM_EXIT
 from utils.loop.run_folder import RunFolder
 
 LOGGED = {"log_every": 1}  # so that the log tells each step made

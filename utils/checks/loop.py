@@ -31,7 +31,8 @@ from utils.data.datasets import IGNORE, TensorData
 from utils.device import own_random_streams
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.metrics import MEASURED, cross_entropy_sum
+from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum
 from utils.loop.run_folder import best_weights
 
 # ---- gradients: zero, forward, loss, backward ------------------------------------------------------------------------

@@ -238,8 +238,9 @@ def _ask(request: dict) -> tuple[list[int], list[str]]:
 def serve(path: str) -> None:
     """Answer requests until stdin ends, each in a child of its own."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
+        listener.bind(f"{path}~")
         listener.listen()
+        os.rename(f"{path}~", path)  # only now: whoever waits for the name connects as soon as it is there
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [], 1.0)
             while _reaped():

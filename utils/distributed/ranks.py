@@ -26,11 +26,16 @@ class Ranks:
     def pick_device(self, name: str) -> torch.device:
         """The device called `name`; of several ranks on one machine, each takes the GPU of its own number.
 
-        Raises ValueError for a device that this machine does not have, and for one GPU asked of several ranks.
+        Raises ValueError for a device that this machine does not have, for meta, for one GPU asked of several ranks,
+        and for several ranks on an accelerator that they cannot sum over.
         """
         device = pick_device(name)
-        if self.world == 1 or device.type != "cuda":
+        if device.type == "meta":
+            raise ValueError("device is 'meta', whose tensors have no values to train: try 'auto' or 'cpu'")
+        if self.world == 1 or device.type == "cpu":
             return device
+        if device.type != "cuda":
+            raise ValueError(f"device is {name!r}, and {self.world} ranks can sum on cpu and cuda only: say cpu")
         if device.index is not None:
             raise ValueError(f"device is {name!r}, and {self.world} ranks would share it: say cuda, each takes its own")
         device = pick_device(f"cuda:{self.local}")

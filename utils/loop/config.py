@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import torch
 
+from utils.device import copies_from_pinned
+
 
 @dataclass(frozen=True)
 class Config:
@@ -99,7 +101,7 @@ class Config:
             "prefetch": self.prefetch,
             "persistent": self.persistent_workers,
             "timeout": self.worker_timeout,
-            "pin": device.type == "cuda",
+            "pin": copies_from_pinned(device),
         }
 
     def __post_init__(self):

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches
+from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
 from utils.loop.optim import lr_factor
@@ -67,8 +68,8 @@ def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Ten
         )
     state.optimizer.zero_grad()
     before.restore()
-    if state.device.type == "cuda":
-        torch.cuda.empty_cache()
+    if is_accelerator(state.device):
+        torch.get_device_module(state.device).empty_cache()
     state.parts *= 2
     print(f"out of memory at step {state.step + 1}: this step and all after it run in {state.parts} micro-batches")
 
@@ -84,8 +85,8 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
         "batch": (x, y),
     }
     held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
-    if state.device.type == "cuda":
-        held["activations and others"] = torch.cuda.memory_allocated(state.device) - sum(held.values())
+    if is_accelerator(state.device) and (allocated := ask_device(state.device, "memory_allocated")) is not None:
+        held["activations and others"] = allocated - sum(held.values())
     return (
         f"out of memory at step {state.step + 1} with one example at a time ({str(error).splitlines()[0]}). Bytes held "
         f"besides activations: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}. Take a smaller model, "

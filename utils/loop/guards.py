@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from utils.device import accelerator_rng_state, set_accelerator_rng_state
+
 
 class Guard:
     """Keeps a non-finite update from the weights, on the device; the host may learn of it later.
@@ -78,15 +80,13 @@ class Snapshot:
     def __init__(self, buffers: list[Tensor]):
         self.buffers = buffers
         self.kept = [buffer.clone() for buffer in buffers]
-        self.cpu_stream = torch.get_rng_state()
-        self.cuda_streams = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+        self.cpu_stream, self.device_streams = torch.get_rng_state(), accelerator_rng_state()
 
     def restore(self) -> None:
         for buffer, kept in zip(self.buffers, self.kept, strict=True):
             buffer.copy_(kept)
         torch.set_rng_state(self.cpu_stream)
-        if self.cuda_streams is not None:
-            torch.cuda.set_rng_state_all(self.cuda_streams)
+        set_accelerator_rng_state(self.device_streams)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
 from utils.data.order import Order, first_examples
+from utils.device import ask_device, is_accelerator
 from utils.facts import peak_flops
 from utils.loop.diagnosis import explained, require_finite_training_loss
 from utils.loop.guards import Snapshot
@@ -117,10 +118,10 @@ def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> in
     return counter.get_total_flops()
 
 
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory held so far: by tensors on a GPU, by the whole process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """The most memory held so far: by tensors on a GPU (None if it does not tell), by the whole process on a CPU."""
+    if is_accelerator(device):
+        return ask_device(device, "max_memory_allocated")
     unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

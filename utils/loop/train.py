@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.data.order import CPU, Order, batches, device_of, require_dataset
-from utils.device import autocast, deterministic_algorithms, own_random_streams
+from utils.device import autocast, copies_from_pinned, deterministic_algorithms, own_random_streams
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
 from utils.distributed.rendezvous import joined
@@ -207,7 +207,7 @@ def evaluate(
     device = next((p.device for p in model.parameters()), CPU)
     own = {"rank": ranks.rank, "world": ranks.world, "device": device_of(data)}
     order = Order(len(data), batch_size, shuffle=False, pad=True, **own)
-    steps, pin = order.steps_per_epoch, device.type == "cuda"
+    steps, pin = order.steps_per_epoch, copies_from_pinned(device)
     nats, right, classes = Mean(device), Mean(device), True
     stream = batches(data, order, 0, steps, workers=workers, timeout=worker_timeout, pin=pin)
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):

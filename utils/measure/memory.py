@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from utils.device import accelerator, is_accelerator
 
 # ---- bytes alive -----------------------------------------------------------------------------------------------------
 
@@ -151,13 +154,15 @@ class AllocatorBytes:
     The requested bytes are LiveBytes' plus those that libraries ask for: cuBLAS takes a workspace at the
     first matmul (8,519,680 bytes, on Hopper 32 MiB, or what CUBLAS_WORKSPACE_CONFIG says) and keeps it, and
     operations take scratch memory and give it back. Run the code once before, then only the latter is new.
-    RuntimeError without CUDA. `allocator` is for tests: a stand-in for torch.cuda.
+    device: any accelerator whose allocator torch can read, unless given the one that is here. RuntimeError where there
+    is none, ValueError for one that is not here or cannot be read. `allocator` is for tests: a stand-in for torch.cuda.
     """
 
-    def __init__(self, device: torch.device | str = "cuda", allocator=torch.cuda):
-        if not allocator.is_available():
-            raise RuntimeError("AllocatorBytes reads CUDA's allocator and there is no GPU here: use LiveBytes")
-        self._device, self._allocator = device, allocator
+    def __init__(self, device: torch.device | str | None = None, allocator: object = None):
+        self._device = device or (accelerator() if allocator is None else "cuda")
+        if self._device is None:
+            raise RuntimeError("AllocatorBytes reads a GPU's allocator and there is no GPU here: use LiveBytes")
+        self._allocator = allocator or _allocator_of(torch.device(self._device))
         self.end = self.peak = self.requested_end = self.requested_peak = 0
 
     def __enter__(self) -> "AllocatorBytes":
@@ -178,14 +183,24 @@ class AllocatorBytes:
         self.requested_peak = grown("requested_bytes", "peak")
 
 
+def _allocator_of(device: torch.device) -> ModuleType:
+    """torch.cuda for "cuda", torch.xpu for "xpu": what can be asked of the memory of `device`."""
+    if not is_accelerator(device):
+        raise ValueError(f"device {str(device)!r} has no allocator that keeps statistics: use LiveBytes")
+    module = torch.get_device_module(device)
+    if not hasattr(module, "memory_stats"):
+        raise ValueError(f"torch.{device.type} tells nothing of its allocator (no memory_stats): use LiveBytes")
+    return module
+
+
 class ScratchBytes(TorchDispatchMode):
-    """What single operations take from CUDA's allocator and give back before they are done, which no tensor shows.
+    """What single operations take from a GPU's allocator and give back before they are done, which no tensor shows.
 
     with ScratchBytes() as operations: ...    then operations.bytes is {"aten.mm": the most of any call, ...}
-    Slow: it waits for the GPU around each operation. RuntimeError without CUDA.
+    Slow: it waits for the GPU around each operation. device, allocator, errors: as of AllocatorBytes.
     """
 
-    def __init__(self, device: torch.device | str = "cuda", allocator=torch.cuda):
+    def __init__(self, device: torch.device | str | None = None, allocator: object = None):
         super().__init__()
         self.bytes: dict[str, int] = {}
         self._reader = AllocatorBytes(device, allocator)

@@ -415,13 +415,13 @@ class AllocatorCheck(NamedTuple):
 
 
 def check_allocator(
-    timeline: Timeline, run: Callable[[], object], device: torch.device | str = "cuda", allocator=torch.cuda
+    timeline: Timeline, run: Callable[[], object], device: torch.device | str | None = None, allocator: object = None
 ) -> AllocatorCheck:
     """Compare a prediction with what CUDA's allocator reports of run(), which makes the model, the data and the steps.
 
     run() is run three times and keeps nothing: to wake the libraries, to see what single operations take (ScratchBytes),
     to be measured. Without an instrument around it, autograd adds the gradients of a residual's two ways in place: where
-    the predicted peak is at such a sum, less is requested than predicted. RuntimeError without CUDA.
+    the predicted peak is at such a sum, less is requested than predicted. device, allocator: as of AllocatorBytes.
     """
     with AllocatorBytes(device, allocator) as first:
         run()

@@ -17,7 +17,9 @@ from utils.device import pick_device, synchronize
 PHASES = ("data", "forward", "backward", "optimizer")
 IDLE = "idle"
 STEP, PHASE = "step", "phase "  # how they are called in the trace
-OPERATORS = {"cpu": ("cpu_op",), "cuda": ("kernel", "gpu_memcpy", "gpu_memset")}  # kinds of events that compute
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+OPERATORS = {"cpu": ("cpu_op",), "cuda": ON_GPU, "xpu": ON_GPU}  # kinds of events that compute, by device
+ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}  # what to record besides the host's
 
 
 class StepProfile(NamedTuple):
@@ -48,7 +50,8 @@ def phase(name: str, device: torch.device | str | None = None):
     """Mark the block as this phase of the step, for profile_step and for whoever reads the trace.
 
     It ends when everything queued on `device` (default: the GPU if there is one) has run, so that a phase's kernels lie
-    inside it; outside the profiler leave it out, the waiting costs. ValueError for a name that is not in PHASES.
+    inside it; outside the profiler leave it out, the waiting costs. ValueError for a name that is not in PHASES, and
+    for a device that is not here.
     """
     if name not in PHASES:
         raise ValueError(f"{name!r} is no phase of a step: choose one of {', '.join(PHASES)}")
@@ -71,16 +74,18 @@ def profile_step(
     A profiled step is slower than others, all the more the shorter its operators: believe its shares and its order
     before its seconds. What other processes do, such as the workers of a loader, is not in it.
 
-    Raises ValueError for a negative warm-up, for a trace in a folder that does not exist, and as divide() does.
+    Raises ValueError for a negative warm-up, for a trace in a folder that does not exist, for a device that is not
+    here, and as divide() does.
     """
     if warmup < 0:
         raise ValueError(f"{warmup} warm-up steps: at least 0")
     if trace is not None and not Path(trace).parent.is_dir():
         raise ValueError(f"there is no folder {Path(trace).parent} for the trace: make it first")
     device = pick_device() if device is None else torch.device(device)
+    _require_recorded(device.type)
     for _ in range(warmup):
         step()
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    activities = {ProfilerActivity.CPU, ACTIVITIES.get(device.type, ProfilerActivity.CPU)}
     synchronize(device)
     with profile(activities=activities, acc_events=True) as profiler, record_function(STEP):
         step()
@@ -95,9 +100,10 @@ def profile_step(
 def divide(events: list[dict], device_type: str = "cpu") -> StepProfile:
     """The profile of the one step in a trace's events (Chrome's format: "ts" and "dur" in microseconds).
 
-    Raises ValueError for a trace without such a step or with several, for one without phases, and for phases that
-    overlap, whose time would count twice.
+    Raises ValueError for a trace without such a step or with several, for one without phases, for phases that overlap,
+    whose time would count twice, and for a device whose operators the profiler does not record.
     """
+    _require_recorded(device_type)
     spans = [event for event in events if event.get("ph") == "X"]
     steps = [_span(e) for e in spans if e["name"] == STEP and e["cat"] == "user_annotation"]
     if len(steps) != 1:
@@ -115,6 +121,14 @@ def divide(events: list[dict], device_type: str = "cpu") -> StepProfile:
     nanoseconds = {name: sum(b - a for a, b, its in phases if its == name) for name in PHASES}
     nanoseconds[IDLE] = end - start - sum(nanoseconds.values())
     return StepProfile(nanoseconds, end - start, _computing(spans, device_type), _operators(spans, phases))
+
+
+def _require_recorded(device_type: str) -> None:
+    if device_type not in OPERATORS:
+        raise ValueError(
+            f"torch's profiler records no operators on device {device_type!r}, so that nobody knows when it computes: "
+            f"profile the step on one of {', '.join(OPERATORS)}"
+        )
 
 
 def _span(event: dict) -> tuple[int, int]:

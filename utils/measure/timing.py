@@ -30,7 +30,7 @@ def time_paired(
     Each runs `warmup` times unmeasured (lazy initialisation, caches, autotuning), then once a round, each round
     starting with the next function, so that a slow minute of the machine or a warm cache meets all alike. The
     device's queue is empty before and after each call. device: where they compute (default: the GPU if there
-    is one). The number of CPU threads is the caller's; torch.get_num_threads() states it.
+    is one; ValueError if it is not here). The number of CPU threads is the caller's; torch.get_num_threads() states it.
     """
     if not functions:
         raise ValueError("nothing to time: give {name: function, ...}")

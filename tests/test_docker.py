@@ -7,7 +7,6 @@ import fnmatch
 import json
 import os
 import re
-import shlex
 import shutil
 import string
 import subprocess
@@ -111,28 +110,6 @@ def test_make_image_passes_the_commit_in():
     there = git_commit(ROOT)
     assert said.stdout.strip() == there["commit"] + "-dirty" * said.stdout.strip().endswith("-dirty")
     assert "COMMIT" in rest_of("ARG") and any("COURSE_COMMIT=$COMMIT" in rest for rest in rest_of("ENV"))
-
-
-DOCKER = re.findall(r"^docker run (.*)$", README, re.MULTILINE)
-
-
-@pytest.mark.parametrize("line", DOCKER)
-def test_what_the_readme_has_docker_run_is_a_command_of_the_course(line):
-    """Not run by Docker: what follows the image's name is asked for its help, or is a target of make."""
-    words = shlex.split(line)
-    command = words[words.index("honest-training-loop") + 1 :] or ["make", "run"]
-    if command[0] == "make":
-        subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, check=True)
-    else:
-        assert command[:4] == ["python", "-m", "utils", "train"]
-        done = subprocess.run([sys.executable, *command[1:], "--help"], cwd=ROOT, capture_output=True, check=True)
-        assert b"--save-every" in done.stdout
-
-
-def test_the_readme_shows_both_commands():
-    assert any("utils train" in line for line in DOCKER) and any(
-        line.endswith("honest-training-loop") for line in DOCKER
-    )
 
 
 # What it does

@@ -1,4 +1,4 @@
-"""The README's pictures are those that `make figures` makes, and what the README says of them stands in them."""
+"""The READMEs' pictures are those that `make figures` makes, and what a README says of one stands in it."""
 
 import json
 import re
@@ -17,7 +17,8 @@ from utils.course.run import run
 from utils.course.site import readme_figures
 from utils.device import pick_device
 
-README = (ROOT / "README.md").read_text()
+READMES = [path.read_text() for folder in ("tests", "utils") for path in (ROOT / folder).rglob("README.md")]
+READMES.append((ROOT / "README.md").read_text())
 NAMES = list(readme_figures.PICTURES)
 COMPUTED = ("ledger", "memory", "roofline")  # without training anything: the same on every machine
 
@@ -67,8 +68,8 @@ def test_each_is_small_opaque_and_asks_nothing_of_the_network(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_readme_shows_it_in_words_whose_numbers_stand_in_it(name):
-    (alt,) = re.findall(rf"!\[([^\]]+)\]\(notebooks/figures/{name}\.svg\)", README)
+def test_a_readme_shows_it_in_words_whose_numbers_stand_in_it(name):
+    (alt,) = re.findall(rf"!\[([^\]]+)\]\((?:\.\./)*notebooks/figures/{name}\.svg\)", "\n".join(READMES))
     numbers = re.findall(r"\d+(?:\.\d+)?", alt)
     there = re.findall(r"\d+(?:\.\d+)?", " ".join(words_of(kept(name))))
     assert len(numbers) > 0 and set(numbers) - {"2"} <= set(there) | {"100"}, "GPT-2, A100, H100: names"

@@ -28,7 +28,9 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(receipt_run, "LECTURES", tmp_path)
     monkeypatch.setattr(receipt_run, "ROOT", tmp_path)
     monkeypatch.setattr(receipt_run, "receipts", lambda: receipts.receipts(tmp_path / "receipts"))
-    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
+    (tmp_path / "receipts").mkdir()
+    for readme in (tmp_path / "README.md", tmp_path / "receipts" / "README.md"):
+        readme.write_text(f"{BEGIN}\n{END}\n")
     (tmp_path / "solutions").mkdir()
     return tmp_path
 
@@ -72,8 +74,12 @@ def test_a_receipt_holds_every_verdict_and_goes_on_where_it_stopped(gpu, capsys)
     assert (solution["ran"], solution["points"], solution["of"]) == (True, 4, 4)
     printed = capsys.readouterr().out
     assert "01_trial" in printed and "FAILED  Claim 1.2" in printed and "failed: 01_trial" in printed
-    assert "2 of 3, 1 failed (short form)" in (gpu / "README.md").read_text()
-    assert "[NVIDIA X1](tests/receipts/nvidia-x1.json)" in (gpu / "README.md").read_text()
+    assert (
+        "[NVIDIA X1](tests/receipts/nvidia-x1.json): 2 of 3 claims verified, 1 failed"
+        in (gpu / "README.md").read_text()
+    )
+    page = (gpu / "receipts" / "README.md").read_text()
+    assert "2 of 3, 1 failed (short form)" in page and "[NVIDIA X1](nvidia-x1.json)" in page
 
     assert made(gpu, lecture, lab) == 1 and content(path) == first, "what failed stays failed"
     assert (gpu / "ran").read_text() == "x"
@@ -134,7 +140,7 @@ def test_receipts_from_elsewhere_are_added_with_the_commit_of_their_code(gpu, mo
     (added,) = receipts.receipts(gpu / "receipts")
     assert added.path.name == "nvidia-x1.json"
     assert [(run["commit"], run["dirty"]) for run in added.runs] == [("of these files", False)]
-    assert "1 of 1" in (gpu / "README.md").read_text() and "01_trial" in capsys.readouterr().out
+    assert "1 of 1 claims verified" in (gpu / "README.md").read_text() and "01_trial" in capsys.readouterr().out
 
 
 # On a machine without one
@@ -162,7 +168,7 @@ def test_a_trial_is_not_added_to_the_receipts(gpu):
     there = kept(gpu / "there", read(trial(gpu, claim(1, "assert 1"))), {"1.1": VERIFIED}, device="cpu")
     with pytest.raises(ValueError, match="written without a GPU"):
         receipt_run.add([there])
-    assert not (gpu / "receipts").exists()
+    assert not list((gpu / "receipts").glob("*.json"))
 
 
 @needs_no_gpu

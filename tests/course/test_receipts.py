@@ -28,7 +28,7 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
-from utils.course.receipts.table import BEGIN, END, NONE_YET, readme_block, table, with_block
+from utils.course.receipts.table import BEGIN, END, NONE_YET, page_block, readme_block, table, with_block
 
 RUN = dict.fromkeys(RUN_KEYS, "x") | {
     "gpu": "NVIDIA X1",
@@ -285,18 +285,21 @@ def test_the_table_counts_what_was_verified_there_and_what_is_stale(tmp_path):
     assert "NVIDIA X1" in lines[10] and "commit c0ffee" in lines[10] and "CUDA 13.0" in lines[10]
 
 
-def test_the_readme_shows_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_path):
+def test_the_readmes_show_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_path):
     receipt, lectures, solutions = receipt_with_a_stale_claim(tmp_path)
-    lines = readme_block([receipt], lectures, solutions).splitlines()
-    assert lines[:2] == ["| verified on | [NVIDIA X1](tests/receipts/nvidia-x1.json) |", "|---|---|"]
+    words = "1 of 4 claims verified, 1 stale; solutions: 1 of 2 ran"
+    assert readme_block([receipt], lectures, solutions) == f"- [NVIDIA X1](tests/receipts/nvidia-x1.json): {words}"
+    lines = page_block([receipt], lectures, solutions).splitlines()
+    assert lines[:2] == ["| verified on | [NVIDIA X1](nvidia-x1.json) |", "|---|---|"]
     assert lines[2:6] == [
         "| 01 | 1 of 2, 1 stale |",
         "| 02 | 0 of 1, 1 not verified (short form) |",
         "| 03 | – |",
         "| solutions | 1 of 2 ran |",
     ]
-    none = readme_block([], lectures, solutions)
-    assert none == NONE_YET and "](" not in none and "no machine has verified them" in " ".join(none.split())
+    for block in (readme_block, page_block):
+        none = block([], lectures, solutions)
+        assert none == NONE_YET and "](" not in none and "no machine has verified" in none
 
 
 def test_the_readme_changes_between_its_marks_alone():

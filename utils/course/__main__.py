@@ -164,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
     )
     command.add_argument(
-        "--readme", action="store_true", help="run nothing: write into README.md what the receipts say"
+        "--readme", action="store_true", help="run nothing: write into the READMEs what the receipts say"
     )
     command.set_defaults(command=_receipt)
 

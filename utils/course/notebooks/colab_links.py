@@ -1,6 +1,6 @@
 """The way into Colab: the repository's address, kept once (in pyproject.toml), and what is written from it.
 
-That is the cell `colab` of every lecture and lab, a link under its title, and a badge in each row of the README's tables.
+That is the cell `colab` of every lecture and lab, a link under its title, and a badge beside its link in the README's table.
 """
 
 import re
@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # where a notebook lies → where Colab opens it from
 CELL = "colab"  # the cell's id
 LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
-BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # in a row of the README
+BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a link in the README's table
 PICTURE = "notebooks/figures/open-in-colab.svg"
-ROW = re.compile(r"^(\| \[\w+\]\()((?:notebooks|labs)/\w+\.ipynb)(\) \| [^|]*?)( \|.*)$", re.MULTILINE)
+LINK = re.compile(r"(?<=\]\()((?:notebooks|labs)/\d\w*\.ipynb)\)(?=.*\|$)", re.MULTILINE)  # in the README's table
 URLS = re.compile(r'\n\[project\.urls\]\nRepository = "[^"]*"\n')
 SOURCE = """\
 # Colab opens a notebook alone: there this cell fetches the rest of the course. Anywhere else it does nothing.
@@ -102,7 +102,7 @@ def _with_badges(readme: str, address: str) -> str:
     readme = BADGE.sub("", readme)
     if not address:
         return readme
-    return ROW.sub(lambda row: f"{row[1]}{row[2]}{row[3]} {_badge(row[2], address)}{row[4]}", readme)
+    return LINK.sub(lambda link: f"{link[0]} {_badge(link[1], address)}", readme)
 
 
 def _badge(path: str, address: str) -> str:

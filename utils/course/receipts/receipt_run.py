@@ -33,7 +33,7 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
-from utils.course.receipts.table import readme_block, table, with_block
+from utils.course.receipts.table import page_block, readme_block, table, with_block
 from utils.course.run import execute_and_judge, header_of, say
 
 LECTURES, SOLUTIONS = ROOT / "notebooks", ROOT / "solutions"
@@ -219,11 +219,12 @@ def add(paths: list[Path]) -> int:
 
 
 def update_readme() -> int:
-    """Write into the README what the receipts say today."""
-    path = ROOT / "README.md"
-    before = path.read_text(encoding="utf-8")
-    after = with_block(before, readme_block(receipts(), *notebooks()))
-    if after != before:
-        path.write_text(after, encoding="utf-8")
-        print(f"{path.name}: its table of receipts is up to date again")
+    """Write what the receipts say today into the README and, lecture by lecture, into the README beside them."""
+    kept, books = receipts(), notebooks()
+    for path, block in ((ROOT / "README.md", readme_block), (STORE / "README.md", page_block)):
+        before = path.read_text(encoding="utf-8")
+        after = with_block(before, block(kept, *books))
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            print(f"{path}: what it says of receipts is up to date again")
     return 0

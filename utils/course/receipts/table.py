@@ -1,4 +1,4 @@
-"""Receipts shown: what each lecture came to on a GPU, on the terminal and in the README."""
+"""Receipts shown: what each GPU verified, on the terminal, in the README and in tests/receipts/README.md."""
 
 from collections import Counter
 
@@ -11,8 +11,7 @@ RAN = "ran"
 FORMS = {"short": "short", "full": "long"}
 BEGIN, END = "<!-- receipts: written by python -m utils.course receipt --readme -->", "<!-- end of receipts -->"
 NONE_YET = """\
-No run on a GPU is on record yet: proofs that need one stand in the notebooks, and no machine has verified them so far.
-`make receipt` on a machine with a CUDA GPU keeps what it verifies, and this place will show it."""
+No GPU receipt exists yet: no machine has verified the proofs that need a GPU. On a machine with one, call `make receipt`."""
 
 
 def tally(lecture: Lecture, receipt: Receipt) -> Counter | None:
@@ -88,10 +87,27 @@ def origin(receipt: Receipt) -> str:
 
 
 def readme_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
-    """What the README says about receipts: a table of lectures and GPUs, or that there is none yet."""
+    """What the README says about receipts: a line for each GPU, or that there is none yet."""
+    lines = [
+        f"- [{receipt.gpu}](tests/receipts/{receipt.path.name}): {_claims_in_all(lectures, receipt)}; "
+        f"solutions: {_solutions(solutions, receipt)}"
+        for receipt in kept
+    ]
+    return "\n".join(lines) or NONE_YET
+
+
+def _claims_in_all(lectures: list[Lecture], receipt: Receipt) -> str:
+    counts = sum((tally(lecture, receipt) or Counter() for lecture in lectures), Counter())
+    claims = sum(len(lecture.claims) for lecture in lectures)
+    rest = "".join(f", {counts[what]} {what}" for what in (STALE, FAILED) if counts[what])
+    return f"{counts[VERIFIED]} of {claims} claims verified{rest}"
+
+
+def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
+    """What tests/receipts/README.md says: a table of lectures and GPUs, or that there is none yet."""
     if not kept:
         return NONE_YET
-    heads = " | ".join(f"[{receipt.gpu}](tests/receipts/{receipt.path.name})" for receipt in kept)
+    heads = " | ".join(f"[{receipt.gpu}]({receipt.path.name})" for receipt in kept)
     lines = [f"| verified on | {heads} |", "|---" * (len(kept) + 1) + "|"]
     for lecture in lectures:
         cells = " | ".join(_cell(lecture, receipt) for receipt in kept)
@@ -114,5 +130,7 @@ def with_block(readme: str, block: str) -> str:
     before, begin, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"README.md has no line {BEGIN} with {END} after it: put them where the receipts are to stand")
+        raise ValueError(
+            f"this README has no line {BEGIN} with {END} after it: put them where the receipts are to stand"
+        )
     return f"{before}{begin}\n{block}\n{end}{after}"

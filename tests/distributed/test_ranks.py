@@ -18,7 +18,7 @@ import torch.distributed as dist
 from helpers import ranked_run
 from helpers.paths import ROOT
 
-from utils.distributed import ranks, rendezvous, sharded_checkpoint
+from utils.distributed import rendezvous, sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
 from utils.loop import checkpoint
 from utils.loop.config import Config

@@ -112,12 +112,12 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Callable, wat
     else:
         check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
     if check_now and state.guard.bad is not None:
-        _check_skipped_updates(state, order, data, loss)
+        check_skipped_updates(state, order, data, loss)
     if watching:
         require_finite(state)
 
 
-def _check_skipped_updates(state: State, order: Order, data: Dataset, loss: Callable) -> None:
+def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Callable) -> None:
     """Read the device's count of skipped updates; raise, or set the schedule back."""
     fresh = int(state.guard.blocked) - state.skipped
     if fresh:

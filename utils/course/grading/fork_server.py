@@ -24,6 +24,7 @@ from utils.course.grading import protocol, sandbox, worker
 from utils.course.grading.judge import NotIsolated, Patience, RemoteAsk, as_record, judge
 from utils.course.grading.submission import Unreadable, read_submission
 from utils.course.notebooks.lab import read_lab
+from utils.lab import plain_values
 
 WARM = (
     "einops",
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def _settings(message: bytes) -> tuple[worker.Cage, float]:
-    asked = protocol.wire.load(message)
+    asked = plain_values.load(message)
     cage = worker.Cage(
         Path(asked["work"]),
         tuple(map(Path, asked["readable"])),
@@ -206,7 +207,7 @@ class Zygote:
         }
         with line:
             with theirs:
-                socket.send_fds(self.control, [protocol.wire.dump(settings)], [theirs.fileno()])
+                socket.send_fds(self.control, [plain_values.dump(settings)], [theirs.fileno()])
             try:
                 yield line
             finally:

@@ -26,7 +26,7 @@ def send(sock: socket.socket, value, seconds: float | None = None) -> None:
 
 
 def receive(sock: socket.socket, seconds: float | None = None):
-    """The next value. Broken if it is not whole within `seconds`, however it drips, or is not what wire.py writes."""
+    """The next value. Broken if it is not whole within `seconds`, however it drips, or is not what plain_values writes."""
     until = None if seconds is None else time.monotonic() + seconds
     (size,) = LENGTH.unpack(_exactly(sock, LENGTH.size, until))
     if size > LARGEST:

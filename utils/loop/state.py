@@ -23,8 +23,6 @@ PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "secon
 
 
 class State:
-    """Everything that a step reads and writes, and so everything that a checkpoint holds."""
-
     def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS):
         self.config, self.device, self.ranks = config, device, ranks
         if not model.training:
@@ -49,13 +47,11 @@ class State:
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.autocast = autocast(device, config.precision)  # may be entered again and again
-        self.step = 0  # steps made
-        self.skipped = 0  # of these, the ones known to be blocked
+        self.step, self.skipped = 0, 0  # steps made; of these, the ones known to be blocked
         self.parts = config.accumulation  # micro-batches; more after memory has run out
         self.best: dict | None = None
         self.best_weights: dict | None = None  # a copy, where there is no run folder to save them in
-        self.worse = 0  # validations since the best
-        self.stopped_early = False
+        self.worse, self.stopped_early = 0, False  # validations since the best
         self.seconds = 0.0
 
     def due(self, every: int) -> bool:
@@ -65,10 +61,9 @@ class State:
     def evaluated(self) -> nn.Module:
         """The model that is validated: the average, if there is one. Its buffers are rank 0's."""
         self.ranks.copy_from_first(self.buffers)
-        if self.ema is None:
-            return self.model
-        self.ema.copy_buffers(self.model)
-        return self.ema.model
+        if self.ema:
+            self.ema.copy_buffers(self.model)
+        return self.ema.model if self.ema else self.model
 
     def gathered(self, model: nn.Module | None) -> nn.Module | None:
         """The model or the average, whole on every rank: the model is then the one that the caller gave."""
@@ -103,11 +98,9 @@ class State:
         } | ({"rng_of_other_ranks": others} if others else {})
 
     def load_state_dict(self, saved: dict) -> None:
-        """Continue where `saved`, the state_dict of any number of ranks, left off.
+        """Continue where `saved`, the state_dict of any number of ranks, left off. RunFolder has compared the configs.
 
-        A rank that the saved run had continues its own random streams; a further one begins new streams.
-
-        Raises ValueError if it is of a model with other tensors. RunFolder has compared the configs.
+        Raises ValueError if it is of a model with other tensors.
         """
         checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
@@ -115,14 +108,13 @@ class State:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
         self.optimizer.load_state_dict(saved["optimizer"])
         shard_state(self.optimizer)
-        self.scheduler.load_state_dict(saved["scheduler"])
-        self.scaler.load_state_dict(saved["scaler"])
-        self.guard.load_state_dict(saved["guard"])
+        for name in ("scheduler", "scaler", "guard"):
+            getattr(self, name).load_state_dict(saved[name])
         for name in PROGRESS:
             setattr(self, name, saved["progress"][name])
         rank, others = self.ranks.rank, saved.get("rng_of_other_ranks", [])
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
         if rank <= len(others):
             set_rng_state(others[rank - 1] if rank else saved["rng"])
-        else:
+        else:  # the saved run had fewer ranks
             seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))

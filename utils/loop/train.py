@@ -32,6 +32,7 @@ from utils.loop.metrics import Mean, count_correct, count_targets, cross_entropy
 from utils.loop.monitor import Monitor
 from utils.loop.optim import clip_gradients, zero_grad
 from utils.loop.preflight import check_data, check_kinds, check_ranks, warm_up_ddp
+from utils.loop.result import Result
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.state import State
@@ -97,7 +98,7 @@ def train(
     run: str | Path | None = None,
     labels: dict[str, str | float] | None = None,
     loss: Loss = cross_entropy_sum,
-) -> "Result":
+) -> Result:
     """Train `model` in place for config.steps steps and return the history.
 
     train_data, val_data: datasets of (x, y) pairs (utils.data.order says what they may draw at random). Selection and
@@ -225,22 +226,3 @@ def evaluate(
                 right.add([count_correct(outputs, y)], targets)
     nats, right = nats.over(ranks), right.over(ranks)
     return Scores(nats.value(), right.value() if classes else None, int(nats.sums[1]))
-
-
-class Result:
-    """What `train` returns. The model itself was trained in place.
-
-    history: log and validation records, in order; what is under "measured" differs from run to run.
-    ema: the averaged model, or None. steps: made. skipped: of these, with a blocked update. best: {"step", "val_loss"} of
-    the best validation, or None. best_weights: the state_dict that was validated then; None if it is in the run folder.
-    """
-
-    def __init__(self, log: Log, state: State):
-        self._log = log  # a resumed run's earlier records are read when they are first asked for
-        self.model, self.ema = state.gathered(state.model), state.gathered(state.ema and state.evaluated)
-        self.steps, self.skipped, self.stopped_early = state.step, state.skipped, state.stopped_early
-        self.best, self.best_weights = state.best, state.best_weights
-
-    @property
-    def history(self) -> list[dict]:
-        return self._log.records

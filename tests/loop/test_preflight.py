@@ -401,6 +401,13 @@ def test_an_unknown_device():
     assert len(str(refused.value)) < 250
 
 
+def test_mixed_precision_where_there_is_none():
+    with pytest.raises(ValueError, match="precision is 'bf16', and device 'meta' has no autocast: choose fp32"):
+        devices.autocast(torch.device("meta"), "bf16")
+    with devices.autocast(torch.device("meta"), "fp32"):
+        pass
+
+
 def test_a_device_without_float64_is_neither_chosen_nor_taken(monkeypatch):
     """MPS has none, and sums of losses are kept in it."""
     monkeypatch.setattr(devices, "accelerator", lambda: torch.device("mps"))

@@ -28,11 +28,6 @@ SPIRAL = spiral()
 X, Y = SPIRAL.train.x[:64], SPIRAL.train.y[:64]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def net() -> nn.Module:
     torch.manual_seed(0)
     return MLP((2, 16, 3))

@@ -22,12 +22,16 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
+def pytest_collection_finish(session):
+    session.config.cpu_before = cpu_seconds()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Each phase of a test carries the CPU seconds used since the phase before it."""
     report = yield
     now = cpu_seconds()
-    report.user_properties.append(("cpu", now - getattr(item.config, "cpu_before", 0.0)))
+    report.user_properties.append(("cpu", now - item.config.cpu_before))
     item.config.cpu_before = now
     return report
 

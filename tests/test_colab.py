@@ -156,7 +156,7 @@ def test_what_notebooks_import_is_needed_and_pinned():
     packages = metadata.packages_distributions()
     found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
     assert {"torch", "einops"} <= found
-    brought = {"ipython", "pillow", "traitlets"}  # by the kernel, by Matplotlib, by ipywidgets
+    brought = {"filelock", "ipython", "pillow", "traitlets"}  # by torch, the kernel, Matplotlib, ipywidgets
     assert found - brought <= set(colab.NEEDED)
     assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
 

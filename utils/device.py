@@ -194,21 +194,22 @@ def git_commit(folder: Path) -> dict:
     Where there is none, as in a Docker image, of what COURSE_COMMIT says: a hash, or a hash and "-dirty". Raises ValueError
     if that is something else.
     """
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")  # fails outside a repository, and in one without commits
+    commit = git(folder, "rev-parse", "HEAD")  # fails outside a repository, and in one without commits
     if commit is None and (passed := os.environ.get("COURSE_COMMIT")):
         if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?", passed):
             raise ValueError(f"COURSE_COMMIT={passed!r} is no commit: 40 hexadecimal digits, or unset it")
         return {"commit": passed[:40], "dirty": passed.endswith("-dirty")}
-    changes = git("status", "--porcelain") if commit else None
+    changes = git(folder, "status", "--porcelain") if commit else None
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """What git prints in `folder`, without blanks around it; None where it fails, is missing or takes half a minute."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _cpu_name() -> str:

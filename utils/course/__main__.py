@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.grading import grade as grading
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
@@ -13,7 +14,7 @@ from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
 from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
-from utils.course.run import ROOT, run
+from utils.course.run import run
 from utils.course.site.build import build, stale
 from utils.course.site.readme_figures import figures
 

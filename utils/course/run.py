@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from utils.course import ROOT
 from utils.course.mutation.strength import stored
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import Lecture, read
@@ -21,7 +22,6 @@ from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
 
-ROOT = Path(__file__).resolve().parents[2]
 HEARTBEAT = 30.0  # seconds between two lines about the same lecture where the output is not a terminal
 
 

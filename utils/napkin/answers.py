@@ -21,14 +21,12 @@ from utils.facts import (
     memory_size,
     peak_flops,
 )
+from utils.figures.numbers import byte_size, duration, prefixed, short_count
 
 LARGEST = 30  # powers of ten up to which a count or an amount is taken
 POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,6})?) ?([kmbt]?)", re.I)
 MOST_AXES, MOST_ELEMENTS = 8, 2**63 - 1  # torch counts elements in 64 bits
-STEPS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-SPANS = ((365 * napkin.DAY, "years"), (2 * napkin.DAY, "days"), (2 * 3600, "hours"), (120, "minutes"))
-SECONDS_IN = {"years": 365 * napkin.DAY, "days": napkin.DAY, "hours": 3600, "minutes": 60}
 # What a matmul's precision is stored as.
 STORED_AS = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STORED_AS |= {"fp8": "float8_e4m3fn"}
@@ -82,44 +80,6 @@ def short_name(processor: str) -> str:
     return re.sub(r"^(NVIDIA|AMD) (GeForce )?|(-SXM4-80GB| 80GB HBM3)$", "", processor)
 
 
-def short_count(number: float) -> str:
-    """All digits below a million if it is whole, else three of them with a letter, 8.03B; from 1e15 up a power of ten."""
-    if number < 10**6 and number == int(number):
-        return f"{int(number):,}"
-    for letter in "TBM":
-        unit = 10 ** POWERS[letter.lower()]
-        if 0.9995 * unit <= number < 999.5 * unit:
-            return f"{number / unit:.3g}{letter}"
-    return f"{number:,.3g}" if number >= 10**6 or number < 1000 else f"{number:,.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use: "4.48 ms", "143.9 days"."""
-    for least, unit in SPANS:
-        if seconds >= least:
-            length = seconds / SECONDS_IN[unit]
-            return f"{length:,.4g} {unit}" if length < 1e6 else f"{length:.3g} {unit}"
-    scale, unit = next((step for step in STEPS if seconds >= step[0]), STEPS[-1])
-    return f"{seconds / scale:.3g} {unit}"
-
-
-def gigabytes(nbytes: float) -> str:
-    """Decimal bytes in the largest unit that they reach: "16.1 GB"."""
-    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
-        if nbytes >= 10**power:
-            size = nbytes / 10**power
-            return f"{size:,.1f} {unit}" if size < 1e6 else f"{size:.3g} {unit}"
-    return f"{nbytes:,.0f} B"
-
-
-def rate(flops_per_s: float) -> str:
-    """FLOP/s with the prefix of datasheets: "989.5 TFLOP/s"."""
-    for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G")):
-        if flops_per_s >= 10**power:
-            return f"{flops_per_s / 10**power:,.4g} {prefix}FLOP/s"
-    return f"{flops_per_s:.3g} FLOP/s"
-
-
 def _dollars(dollars: float) -> str:
     if dollars < 100:
         return f"{dollars:.2f} dollars"
@@ -153,11 +113,11 @@ class TrainingTime:
 
     @property
     def words(self) -> tuple[str, ...]:
-        peak = peak_flops(self.gpu, "bf16")
+        peak = prefixed(peak_flops(self.gpu, "bf16"), "FLOP/s", 4)
         return (
             f"{duration(self.seconds)}, {_dollars(self.dollars)}",
             f"6 × {short_count(self.parameters)} parameters × {short_count(self.tokens)} tokens = {self.flops:.4g} FLOPs.",
-            f"{short_count(self.gpus)} × {short_name(self.gpu)} at {self.mfu:.3g} of {rate(peak)} each, bf16, dense.",
+            f"{short_count(self.gpus)} × {short_name(self.gpu)} at {self.mfu:.3g} of {peak} each, bf16, dense.",
             f"{short_count(self.gpu_hours)} GPU-hours. Tokens for each parameter: {self.tokens / self.parameters:,.4g}.",
         )
 
@@ -521,10 +481,10 @@ class Matmul:
         m, k, n = (short_count(size) for size in self.shape)
         return (
             f"{duration(self.seconds)} at best, bound by {self.bound_by}",
-            f"({m}, {k}) @ ({k}, {n}): 2 m k n = {self.flops:.4g} FLOPs, and {gigabytes(self.nbytes)} moved at the least.",
+            f"({m}, {k}) @ ({k}, {n}): 2 m k n = {self.flops:.4g} FLOPs, and {byte_size(self.nbytes)} moved at the least.",
             f"{self.intensity:,.4g} FLOPs for each byte; {short_name(self.gpu)} in {self.precision} needs "
             f"{self.ridge:,.4g} to be busy.",
-            f"At most {rate(self.attainable)}, {100 * self.attainable / self.peak:.3g} % of the peak.",
+            f"At most {prefixed(self.attainable, 'FLOP/s', 4)}, {100 * self.attainable / self.peak:.3g} % of the peak.",
         )
 
 
@@ -661,14 +621,14 @@ class Memory:
 
     @property
     def words(self) -> tuple[str, ...]:
-        gap = gigabytes(abs(self.limit - self.total))
-        card = f"{gigabytes(self.limit)} of one {short_name(self.gpu)}"
+        gap = byte_size(abs(self.limit - self.total))
+        card = f"{byte_size(self.limit)} of one {short_name(self.gpu)}"
         verdict = (
             f"fits into the {card}, {gap} to spare" if self.fits else f"does not fit into the {card}: {gap} too much"
         )
-        split = ", ".join(f"{part} {gigabytes(nbytes)}" for part, nbytes in self.parts.items())
+        split = ", ".join(f"{part} {byte_size(nbytes)}" for part, nbytes in self.parts.items())
         return (
-            f"{gigabytes(self.total)} on each GPU: {verdict}",
+            f"{byte_size(self.total)} on each GPU: {verdict}",
             f"{split[:1].upper()}{split[1:]}.",
             self._advice(),
             "Left out: temporaries, communication buffers, what the allocator wastes.",

@@ -21,6 +21,7 @@ from traitlets import Unicode, link
 from utils import napkin
 from utils.facts import FORMATS, MODELS, PRECISIONS, PROCESSORS
 from utils.figures import calculators as figures
+from utils.figures.numbers import byte_size, duration, prefixed, short_count
 from utils.napkin import answers, papers
 
 OWN = "your own"
@@ -144,7 +145,7 @@ class ScaleControl(widgets.HBox):
 def written(number: float) -> str:
     """Three digits of a slider's number, 8.91B, but powers of two below a million with all of theirs, 131,072."""
     exact = number < 10**6 and math.log2(number).is_integer()
-    return answers.short_count(number if exact else float(f"{number:.3g}"))
+    return short_count(number if exact else float(f"{number:.3g}"))
 
 
 # The seven
@@ -171,8 +172,8 @@ class Spec:
 
 def _draw_training(answer: answers.TrainingTime):
     seconds = {answers.short_name(gpu): each for gpu, each in answer.seconds_by_gpu.items()}
-    labels = {name: answers.duration(each) for name, each in seconds.items()}
-    caption = f"{answers.short_count(answer.gpus)} of that kind, logarithmic"
+    labels = {name: duration(each) for name, each in seconds.items()}
+    caption = f"{short_count(answer.gpus)} of that kind, logarithmic"
     return figures.times(seconds, labels, answers.short_name(answer.gpu), caption)
 
 
@@ -203,14 +204,14 @@ def _place(value: Fraction | float, near: tuple) -> float | None:
 
 
 def _draw_matmul(answer: answers.Matmul):
-    labels = (f"{answers.rate(answer.attainable)}", f"ridge: {answer.ridge:,.4g}")
+    labels = (prefixed(answer.attainable, "FLOP/s", 4), f"ridge: {answer.ridge:,.4g}")
     point = (answer.intensity, answer.attainable)
     return figures.roofline(answer.roofs, answer.bandwidth, answer.precision, point, labels)
 
 
 def _draw_parameters(answer: answers.Parameters):
     bars = {"yours": answer.parts} | answer.known
-    return figures.shares(bars, {name: answers.short_count(sum(parts.values())) for name, parts in bars.items()})
+    return figures.shares(bars, {name: short_count(sum(parts.values())) for name, parts in bars.items()})
 
 
 def _stop_of_sizes(name: str, number: float, inputs: dict) -> str:
@@ -231,14 +232,14 @@ def _follow_heads(before: dict, now: dict) -> dict:
 def _draw_memory(answer: answers.Memory):
     names = {stage: f"ZeRO stage {stage}" if stage else "no ZeRO" for stage in answer.by_stage}
     bars = {names[stage]: parts for stage, parts in answer.by_stage.items()}
-    ends = {name: answers.gigabytes(sum(parts.values())) for name, parts in bars.items()}
-    limit = f"{answers.short_name(answer.gpu)}: {answers.gigabytes(answer.limit)}"
+    ends = {name: byte_size(sum(parts.values())) for name, parts in bars.items()}
+    limit = f"{answers.short_name(answer.gpu)}: {byte_size(answer.limit)}"
     return figures.memory(bars, names[answer.stage], answer.limit, limit, ends)
 
 
 def _draw_scaling(answer: answers.Scaling):
-    best = f"best: {answers.short_count(answer.best[0])} × {answers.short_count(answer.best[1])}"
-    yours = f"yours: {answers.short_count(answer.parameters)} × {answers.short_count(answer.tokens)}"
+    best = f"best: {short_count(answer.best[0])} × {short_count(answer.best[1])}"
+    yours = f"yours: {short_count(answer.parameters)} × {short_count(answer.tokens)}"
     gpt3 = (napkin.parameter_count(MODELS["GPT-3 175B"]), papers.GPT3_TOKENS)
     you = (answer.parameters, answer.tokens)
     return figures.scaling(answer.flops, answer.best, you, answer.ratio, (best, yours), {"GPT-3": gpt3})

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from utils.course import ROOT
 from utils.course.grading import feedback, gradebook, protocol, sandbox, worker
 from utils.course.grading.fork_server import Zygote
 from utils.course.grading.judge import Patience, isolated
@@ -28,7 +29,7 @@ from utils.course.grading.similar import alike
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.summary import write_summary
 from utils.course.notebooks.lab import Lab, points_of, read_lab
-from utils.data.download import CACHE_NAME, COURSE_ROOT
+from utils.data.download import CACHE_NAME
 
 try:
     import distributed
@@ -37,17 +38,9 @@ except ImportError:
 
 CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds that a judge gets to say what it has reached when the time is up
-ENGINE = (
-    "sandbox",
-    "worker",
-    "judge",
-    "submission",
-    "protocol",
-    "fork_server",
-)  # what decides a grade besides the checks
-PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
+ENGINE = ("sandbox", "worker", "judge", "submission", "protocol", "fork_server")  # what decides a grade besides checks
+PRIVATE = (ROOT / "solutions", ROOT / "tests")
 FOLDERS = f"{CACHE_NAME}-grading-"  # how the names of the folders begin in which submissions are graded
-HELD = "held"  # a file in such a folder, locked for as long as it is graded there
 IN_FLIGHT = 2  # submissions in memory, for each that is being graded
 FIRST_USER, USERS = 1_900_000_000, 64  # where this is root: users that nobody is, so many for each process that grades
 _users = itertools.count()
@@ -237,26 +230,25 @@ def remove_abandoned() -> None:
         with contextlib.suppress(OSError):  # another run removes it too
             about = folder.lstat()
             mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
-            if mine and (held := _hold(folder, fcntl.LOCK_NB)) is not None:
+            if mine and (held := _hold(folder)) is not None:
                 try:
                     worker.remove(folder)
                 finally:
                     os.close(held)
 
 
-def _hold(folder: Path, how: int = 0) -> int | None:
-    """Lock the folder until the descriptor that comes back is closed; None if it was removed meanwhile, or is held."""
-    try:
-        held = os.open(folder / HELD, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | how)
-        if os.path.samestat(os.fstat(held), os.stat(folder / HELD)):
+def _hold(folder: Path) -> int | None:
+    """Lock the folder until the descriptor that comes back is closed; None if it is held, or was removed meanwhile.
+
+    The folder itself is locked. A lock file, such as filelock's, could be made anew in a folder that is just being removed.
+    """
+    with contextlib.ExitStack() as on_error, contextlib.suppress(FileNotFoundError, BlockingIOError):
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        on_error.callback(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held), os.stat(folder)):
+            on_error.pop_all()
             return held
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(held)
     return None
 
 
@@ -283,7 +275,7 @@ def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> byte
     """The notebook after papermill has run it in the sandbox; b"" if nothing came of it. Its needs are put in `folder`."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
-    (start / "course" / "utils").symlink_to(COURSE_ROOT / "utils")
+    (start / "course" / "utils").symlink_to(ROOT / "utils")
     (start / "submission.ipynb").write_bytes(raw)
     program = str(Path(__file__).with_name("execute.py"))
     command = (sys.executable, program, str(start / "submission.ipynb"), result, str(int(rules.patience.cell)))
@@ -309,7 +301,7 @@ def _readable(data: str | None) -> list[Path]:
         "/lib",
         "/lib64",
         "/etc",
-        COURSE_ROOT / "utils",
+        ROOT / "utils",
         *([data] if data else []),
     ]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
@@ -358,7 +350,7 @@ def checks_digest(lab: Lab) -> str:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
         *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
-        *(COURSE_ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
+        *(ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

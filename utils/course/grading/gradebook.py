@@ -3,9 +3,10 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from utils.data.atomic_write import write_bytes
 
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # the wide ones too
@@ -13,17 +14,12 @@ MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback co
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file by this text at once: whoever reads it finds the old one or the new one, after a power cut too.
+    """Replace the file by this text at once.
 
     Half a character, which JSON can hold and UTF-8 cannot, is written as JSON would: \\ud800.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}.half")
-    with half.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def record_path(out: Path, lab: str, key: str) -> Path:

@@ -7,7 +7,6 @@ rest away. Both return what each layer came to, "on" or the reason why not, for 
 import ctypes
 import errno
 import os
-import platform
 import resource
 import signal
 import socket
@@ -18,6 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+try:
+    import pyseccomp
+except (ImportError, RuntimeError, OSError) as error:  # not installed; or it does not find libseccomp.so.2
+    pyseccomp, NO_SECCOMP = None, f"not available: {error} (apt-get install libseccomp2, pip install pyseccomp)"
+
 ON = "on"
 LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "calls", "limits")
 ISOLATING = ("files", "network")  # without these a submission reads what it should not, or calls home
@@ -25,8 +29,7 @@ PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
 
 # The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-CAPSET = {"x86_64": 126, "aarch64": 91}
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 38, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -39,27 +42,18 @@ FILE_ONLY = (
 )
 RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are; 16 from version 5 on
 
-# System calls that no lab needs, by number on x86-64 and on ARM64, and why they are refused.
-REFUSED = {
-    (101, 117), (310, 270), (311, 271), (312, 272), (438, 438),  # looking into other processes: ptrace, process_vm_*, …
-    (319, 279), (447, 447),  # memory that no limit counts: memfd_create, memfd_secret
-    (29, 194), (68, 186), (64, 190), (240, 180), (248, 217), (249, 218), (250, 219),  # what outlives a process: SysV, keys
-    (425, 425), (426, 426), (427, 427), (321, 280), (298, 241), (323, 282),  # other ways in: io_uring, bpf, perf, …
-    (272, 97), (308, 268), (165, 40), (166, 39), (155, 41), (161, 51),  # namespaces and mounts
-    *((number, number) for number in (428, 429, 430, 431, 432, 433, 442)),  # mounts, the newer calls
-}  # fmt: skip
-CLONE, CLONE3, SOCKET = (56, 220), 435, (41, 198)
-ARCHITECTURES = {
-    "x86_64": (0, 0xC000003E),
-    "aarch64": (1, 0xC00000B7),
-}  # which of the numbers; what the kernel calls it
-ANY_NAMESPACE = 0x7E020000  # flags of clone
-OTHER_ABI = 0x40000000  # from here on the numbers are x32's
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of the filter's language
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # where these stand in what it looks at
-ALLOW, FAIL = 0x7FFF0000, 0x00050000  # the call is made; it fails with the error whose number is added
-REFUSE, NO_SUCH_CALL = FAIL + errno.EPERM, FAIL + errno.ENOSYS
-NO_SUCH_SOCKET = FAIL + errno.EOPNOTSUPP  # with which programs, ZeroMQ for one, do without
+# System calls that no lab needs, and why they are refused.
+REFUSED = (
+    "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd",  # looking into other processes
+    "memfd_create", "memfd_secret",  # memory that no limit counts
+    "shmget", "msgget", "semget", "mq_open", "add_key", "request_key", "keyctl",  # what outlives a process
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd",  # other ways in
+    "unshare", "setns", "mount", "umount2", "pivot_root", "chroot",  # namespaces and mounts
+    "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",  # mounts, the newer calls
+)  # fmt: skip
+NAMESPACES = tuple(
+    1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)
+)  # flags of clone: mounts, cgroup, UTS, IPC, user, …
 MOST_FILES = 20_000  # that one submission may have at a time
 
 DEVICES = ((Path("/dev/null"), FILE_ONLY), (Path("/dev/zero"), READ), (Path("/dev/urandom"), READ))
@@ -247,31 +241,43 @@ def _limited(limits: Limits) -> str:
 def _drop_capabilities() -> None:
     """Of the user namespace in which an ordinary user is root in all but name."""
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
-    libc.syscall(CAPSET.get(platform.machine(), -1), header, bytes(24))
+    libc.capset(header, bytes(24))
+
+
+def _system_call_filter() -> "pyseccomp.SyscallFilter | str":
+    """A seccomp filter that refuses REFUSED, new namespaces and sockets but AF_UNIX; a text, where there can be none."""
+    if pyseccomp is None:
+        return NO_SECCOMP
+    refuse = pyseccomp.ERRNO(errno.EPERM)
+    unknown = [name for name in (*REFUSED, "clone3") if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) == -1]
+    if unknown:
+        return f"not available: libseccomp does not know {', '.join(unknown)} (install 2.5.2 or newer)"
+    calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    calls.set_attr(pyseccomp.Attr.ACT_BADARCH, refuse)  # numbers of another ABI: 32-bit, x32
+    for name in REFUSED:
+        calls.add_rule(refuse, name)
+    for flag in NAMESPACES:
+        calls.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    # The flags of clone3 lie in memory, where no filter looks: as if there were no such call, so that libc takes clone.
+    calls.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    # Programs, ZeroMQ for one, do without a kind of socket that is not supported.
+    other_family = pyseccomp.Arg(0, pyseccomp.NE, socket.AF_UNIX)
+    calls.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), "socket", other_family)
+    return calls
+
+
+CALLS = _system_call_filter()  # made once, in the clean process: a worker only loads it
 
 
 def _filtered() -> str:
-    """Refuse by a seccomp filter, for good: REFUSED, new namespaces, and sockets but those of this machine."""
-    column, architecture = ARCHITECTURES.get(platform.machine(), (-1, 0))
-    if column < 0:
-        return f"the numbers of system calls on {platform.machine()} are not known here"
-    refuse = (RETURN, 0, 0, REFUSE)
-    program = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), refuse]
-    program += [(LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, OTHER_ABI), refuse]
-    for numbers in sorted(REFUSED):
-        program += [(EQUAL, 0, 1, numbers[column]), refuse]
-    program += [
-        (EQUAL, 0, 1, CLONE3),
-        (RETURN, 0, 0, NO_SUCH_CALL),
-    ]  # its flags are out of sight: libc then takes clone
-    program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 5, ANY_NAMESPACE), refuse]
-    program += [(EQUAL, 0, 3, SOCKET[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 1, 0, socket.AF_UNIX)]
-    program += [(RETURN, 0, 0, NO_SUCH_SOCKET), (RETURN, 0, 0, ALLOW)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
-    return (
-        _problem(libc.prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)), 0, 0))
-        or ON
-    )
+    """Load the filter of system calls, for good."""
+    if isinstance(CALLS, str):
+        return CALLS
+    try:
+        CALLS.load()
+    except OSError as error:
+        return str(error)
+    return ON
 
 
 def _landlocked(writable: Sequence[Path], readable: Sequence[Path]) -> dict[str, str]:

@@ -114,6 +114,13 @@ def root_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def called_name(node: ast.AST) -> str:
+    """The last name of the function that a call calls, y for x.y(); "" for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
 def imported(trees: Iterable[ast.Module]) -> set[str]:
     """The names that import statements anywhere in `trees` bind."""
     return {

@@ -7,11 +7,12 @@ import re
 import tomllib
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.notebooks.notebook import Cell, load, text_of
 from utils.course.notebooks.release import release
-from utils.course.notebooks.tidy import as_bytes, write
+from utils.course.notebooks.tidy import as_bytes
+from utils.data.atomic_write import write_bytes
 
-ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # where a notebook lies → where Colab opens it from
 CELL = "colab"  # the cell's id
 LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
@@ -111,5 +112,5 @@ def _badge(path: str, address: str) -> str:
 
 def _write(path: Path, text: bytes) -> None:
     if path.read_bytes() != text:
-        write(path, text)
+        write_bytes(path, text)
         print(f"{path}: written")

@@ -5,7 +5,6 @@ could not run here. Everything else is "failed" or "not verified", with the reas
 """
 
 import json
-import os
 import re
 import textwrap
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 from utils.checks.asserts import NOT_VERIFIED
 from utils.course.notebooks.engine import STOPPED
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
+from utils.data.atomic_write import write_text
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
 WHOLE = "(the whole lecture)"  # stands for a cell where the run broke off
@@ -168,9 +168,7 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
     ]
     ledger = {"run": header, "lectures": lectures, "claims": rows(results, header)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    write_text(path, json.dumps(ledger, indent=1, ensure_ascii=False) + "\n")
 
 
 def summary(result: Result) -> str:

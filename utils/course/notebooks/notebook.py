@@ -1,5 +1,6 @@
 """Read a lecture: its cells, its claims, the proof of each. Nothing here runs anything."""
 
+import ast
 import hashlib
 import json
 import re
@@ -103,6 +104,16 @@ def source_hash(source: str) -> str:
     """SHA-256 of a cell's source without line endings' kind, trailing blanks and outer blank lines."""
     lines = [line.rstrip() for line in source.strip().splitlines()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def syntax_tree(cell: Cell) -> ast.Module:
+    """Raises ValueError for a cell that is not plain Python."""
+    try:
+        return ast.parse(cell.source)
+    except SyntaxError as error:
+        raise ValueError(
+            f"cell {cell.id} is not plain Python ({error}): correct it, without IPython's % and !"
+        ) from error
 
 
 def text_of(value: str | list[str]) -> str:

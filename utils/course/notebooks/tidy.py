@@ -1,11 +1,11 @@
 """Notebooks as they are stored: no outputs, no counts, readable stable ids, one byte-for-byte format."""
 
 import json
-import os
 import re
 from pathlib import Path
 
 from utils.course.notebooks.notebook import CLAIM, load, text_of
+from utils.data.atomic_write import write_bytes
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -35,7 +35,7 @@ def tidy(paths: list[Path], *, check: bool = False) -> int:
         if changes and check:
             status = 1
         elif changes:
-            write(path, as_bytes(tidied(load(path))))
+            write_bytes(path, as_bytes(tidied(load(path))))
         for change in changes:
             print(f"{path}: {change}")
     return status
@@ -82,13 +82,6 @@ def readable(name: str) -> bool:
     if not name or len(name) > LONGEST or HEX.fullmatch(name) or UUID.fullmatch(name):
         return False
     return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
-
-
-def write(path: Path, text: bytes) -> None:
-    """Put `text` into the file whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.write_bytes(text)
-    unfinished.replace(path)
 
 
 def _cell(cell: dict, name: str) -> dict:

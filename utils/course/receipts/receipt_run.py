@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
+from utils.course import ROOT
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import Lecture, is_lecture, read
 from utils.course.receipts.provenance import code_of, commit_of, find_commit
 from utils.course.receipts.receipts import (
-    ROOT,
     STORE,
     Receipt,
     empty,

@@ -7,18 +7,18 @@ makes no verdict stale, its own tests hold it; the commit of each run is in the 
 """
 
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.ledger import FAILED, WHOLE, Result, trouble
 from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.provenance import modules_hash, needs_of
+from utils.data.atomic_write import write_text
 
-ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "tests" / "receipts"
 STALE = "stale"
 RUN_KEYS = ("device", "driver", "cuda", "torch", "numpy", "python", "commit", "dirty", "code", "date", "form")
@@ -246,6 +246,4 @@ def write_receipt(receipt: Receipt) -> None:
     """Write the receipt to its path, whole or not at all."""
     content = {"gpu": receipt.gpu, "runs": receipt.runs, "lectures": receipt.lectures, "solutions": receipt.solutions}
     receipt.path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = receipt.path.with_name(f"{receipt.path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(receipt.path)
+    write_text(receipt.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

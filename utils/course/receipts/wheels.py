@@ -15,9 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from utils.colab import pins_of
+from utils.course import ROOT
+
 THERE = ("torch", "numpy", "einops", "matplotlib")  # what the other machine brings
-WANTED = ("tqdm", "nvidia-ml-py", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbformat", "nbconvert", "pytest")
+WANTED = (
+    "tqdm", "nvidia-ml-py", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbformat", "nbconvert", "nh3", "pytest",
+)  # fmt: skip
 GLIBC = 28  # wheels for a glibc of 2.28 or older, which is what torch's own ask for
 LIST = "requirements.txt"
 ASK = "import json, platform, sys; print(json.dumps([list(sys.version_info[:2]), sys.platform, platform.machine()]))"
@@ -47,7 +51,7 @@ def wheels(python: str, folder: Path) -> int:
 
 def pins(requirements: str) -> list[str]:
     """The lines "name==version" of what is wanted, from the text of requirements.txt."""
-    found = dict(re.findall(r"^([\w-]+)==(\S+)", requirements, re.MULTILINE))
+    found = pins_of(requirements)
     missing = [name for name in WANTED if name not in found]
     if missing:
         raise ValueError(f"requirements.txt pins no {missing[0]}, which a receipt needs: pin it there")

@@ -8,14 +8,15 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search, sheet
 from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
+from utils.figures.numbers import duration
 
-ROOT = Path(__file__).resolve().parents[3]
 LABS = ROOT / "labs"
 SEEN = CLASSES | {STALE: "stale"}
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
@@ -211,7 +212,7 @@ def _index(run: Run) -> list[dict]:
         {
             "shown": each,
             "verified_on": _verified_on(run, each),
-            "minutes": minutes(each.line["seconds"]),
+            "duration": duration(each.line["seconds"], digits=2),
             "counts": {CLASSES[status]: each.line[status] for status in (VERIFIED, UNVERIFIED, FAILED)},
         }
         for each in run.shown
@@ -234,11 +235,6 @@ def _gpus(run: Run) -> list[dict]:
         words = f"torch {seen.run['torch']}, {seen.run['form']} form, {seen.run['date'][:10]}"
         entry["runs"] += [words] * (words not in entry["runs"])
     return list(found.values())
-
-
-def minutes(seconds: float) -> str:
-    """Seconds for a reader: "15 s", "1.5 min"."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
 
 
 def _folklore(run: Run) -> list[dict]:

@@ -16,8 +16,9 @@ import torch
 from matplotlib.figure import Figure
 
 from utils import facts, napkin
+from utils.course import ROOT
 from utils.course.notebooks.notebook import Claim, Lecture, read
-from utils.course.notebooks.tidy import write
+from utils.data.atomic_write import write_bytes
 from utils.data.datasets import spiral
 from utils.figures import flops, ledger, loop, memory
 from utils.figures.style import svg
@@ -27,7 +28,6 @@ from utils.loop.train import evaluate, train
 from utils.measure.memory_model import predict_gpt
 from utils.models import MLP
 
-ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "notebooks" / "figures"
 LARGEST = 60_000  # bytes
 CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
@@ -152,5 +152,5 @@ def figures(folder: Path = FOLDER, names: tuple[str, ...] = tuple(PICTURES)) -> 
     for name in names:
         path, text = folder / f"{name}.svg", svg(PICTURES[name]())
         if not path.exists() or path.read_bytes() != text:
-            write(path, text)
+            write_bytes(path, text)
             print(f"{path}: written, {len(text):,} bytes")

@@ -1,19 +1,10 @@
 """Solutions pass every check, on both sides of a process boundary; starters and open tasks do not."""
 
 import papermill
-import pictures  # noqa: F401  (no window)
 import pytest
-from helpers import lab_worker
 from helpers.labs import LABS, ROOT, SOLUTIONS, each_lab, failing, relying_on, unsolved
 
 from utils.course.notebook import load, text_of
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with lab_worker.start() as process:
-        yield process
-        process.kill()
 
 
 @pytest.mark.slow

@@ -4,10 +4,8 @@ import ast
 import functools
 from itertools import zip_longest
 
-import pictures  # noqa: F401  (no window)
 import pytest
 import torch
-from helpers import lab_worker
 from helpers.labs import LABS, PASSED, each_lab, failing, relying_on
 from variants import Variant, Variants, all_variants, replaced, solved
 
@@ -73,13 +71,11 @@ def test_right_code_of_several_tasks_serves_the_tasks_that_need_it(together):
 
 @pytest.mark.slow
 @each_lab
-def test_verdict_is_the_same_across_a_boundary(lab):
+def test_verdict_is_the_same_across_a_boundary(lab, worker):
     """Of one variant a lab: what holds of the boundary holds of all, and test_grade.py looks at it closely."""
     variant = next(variant for variant in VARIANTS if variant.lab == lab.name and not variant.right)
     found = failing(lab, cell_of(variant), [task_of(variant)])
-    with lab_worker.start() as worker:
-        assert found and failing(lab, cell_of(variant), [task_of(variant)], worker=worker) == found
-        worker.kill()
+    assert found and failing(lab, cell_of(variant), [task_of(variant)], worker=worker) == found
 
 
 @each_lab
@@ -130,7 +126,11 @@ def test_a_solution_loses_its_marks_and_what_stands_instead():
     [
         ("y = x", "y = 2 * x", "    y = 2 * x\n    if x:\n        y += x\n    return y"),
         ("if x:\n    y += x", "y += x\ny += 0", "    y = x\n    y += x\n    y += 0\n    return y"),
-        ("y += x", "for _ in x:\n    y += 1", "    y = x\n    if x:\n        for _ in x:\n            y += 1\n    return y"),
+        (
+            "y += x",
+            "for _ in x:\n    y += 1",
+            "    y = x\n    if x:\n        for _ in x:\n            y += 1\n    return y",
+        ),
         ("if x:\n    y += x\nreturn y", "", "    y = x\n    "),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_change_is_made_at_the_indentation_of_the_line_it_begins_in(old, new, 
     assert replaced(solved(CELL), old, new).split("\n", 2)[2] == wanted
 
 
-@pytest.mark.parametrize(("old", "times"), [("y += 2", 0), ("y", 4), ("", 0), ("y = x\ny += x", 0), ("x", 5)])
+@pytest.mark.parametrize(("old", "times"), [("y += 2", 0), ("y", 3), ("y = x\ny += x", 0), ("", 0)])
 def test_a_change_that_fits_nowhere_or_twice_is_refused_by_the_variants_name(old, times):
     variants = Variants("99_small")
     wrong, _ = variants.task("double")

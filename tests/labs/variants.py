@@ -102,11 +102,11 @@ def dedented(text: str) -> str:
 def replaced(code: str, old: str, new: str) -> str:
     """The code with `new` where it has `old`. ValueError unless it has that exactly once."""
     found = []
-    for match in re.finditer(re.escape(old.split("\n")[0]), code):
+    for match in re.finditer(re.escape(old.split("\n")[0]), code) if old else ():
         indent = re.match(" *", code[code.rfind("\n", 0, match.start()) + 1 :])[0]
         if code.startswith(_indented(old, indent), match.start()):
             found.append((match.start(), indent))
-    if not old or len(found) != 1:
+    if len(found) != 1:
         raise ValueError(f"{old!r} occurs {len(found)} times in this code, not once:\n\n{code}")
     ((start, indent),) = found
     return code[:start] + _indented(new, indent) + code[start + len(_indented(old, indent)) :]

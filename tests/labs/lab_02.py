@@ -495,7 +495,7 @@ right(
         return torch.where(x.isnan(), last, rung) + (x.signbit().long() << (form.bits - 1))
     """,
 )
-# after the other: together they would fail, as this asks the ladder about infinity, which `ladder by frexp` need not know
+# after the other: this one asks the ladder about infinity, of which the ladder by frexp, right too, does not know
 right(
     "by round in float64",
     """

@@ -597,10 +597,7 @@ wrong(
         for name, program in programs.items():
             wait()
         """,
-        """
-        for name, program in programs.items():
-
-        """,
+        "for name, program in programs.items():",
     ),
     says=["the work of others was counted too"],
 )
@@ -641,16 +638,7 @@ wrong(
 wrong(
     "reads before the end",
     ('f"{rounds} rounds: at least 1"', 'f"rounds = {rounds}"'),
-    (
-        """
-        program()
-        wait()
-        """,
-        """
-        program()
-
-        """,
-    ),
+    ("program()\nwait()", "program()"),
     says=["the clock was read before the work was done"],
 )
 wrong(

@@ -57,10 +57,8 @@ wrong(
 )
 right(
     "lifts plain numbers",
-    '''
+    """
     class Value:
-        """A number that knows its parents: pairs (Value, slope), slope being the derivative of self with respect to it."""
-
         def __init__(self, data: float, parents: tuple = ()):
             self.data, self.parents, self.grad = data, parents, 0.0
 
@@ -68,32 +66,26 @@ right(
             return f"Value({self.data})"
 
         def __add__(self, other):
-            """self + other, a Value or a plain number."""
             other = other if isinstance(other, Value) else Value(other)
             return Value(self.data + other.data, [(self, 1), (other, 1)])
 
         def __mul__(self, other):
-            """self * other, a Value or a plain number."""
             other = other if isinstance(other, Value) else Value(other)
             if other is self:
                 return Value(self.data**2, [(self, 2 * self.data)])
             return Value(self.data * other.data, [(self, other.data), (other, self.data)])
 
         def __pow__(self, n: float):
-            """self ** n for a plain number n other than 0."""
             return Value(self.data**n, ((self, n * self.data ** (n - 1)),))
 
         def relu(self):
-            """The larger of self and 0; slope 1 above 0, and 0 elsewhere, at 0 too."""
             return Value(self.data * (self.data > 0), ((self, self.data > 0),))
 
         def exp(self):
-            """e to the power of self."""
             result = math.exp(self.data)
             return Value(result, ((self, result),))
 
         def log(self):
-            """The natural logarithm of self, which is above 0."""
             return Value(math.log(self.data), ((self, 1 / self.data),))
 
         # The rest is made of these.
@@ -113,7 +105,7 @@ right(
 
         def __rtruediv__(self, other):
             return self**-1 * other
-    ''',
+    """,
 )
 
 # Task 2 · Users first
@@ -469,26 +461,18 @@ wrong(
         """,
         "",
     ),
-    (
-        "value.data -= rate * value.grad",
-        """
-        value.data -= rate * value.grad
-        value.grad = 0.0
-        """,
-    ),
+    ("value.data -= rate * value.grad", "value.data -= rate * value.grad\nvalue.grad = 0.0"),
     says=["was something left in .grad?"],
 )
 wrong(
     "zeroes between backward and step",
-    '''
+    """
     def example_loss(logits: list[Value], label: int) -> Value:
-        """The cross-entropy of one example: log of the sum of exp(logit), less the logit of the label; logits of any size."""
         largest = max(logit.data for logit in logits)
         return sum((logit - largest).exp() for logit in logits).log() + largest - logits[label]
 
 
     def train(net: MLP, points: list[list[float]], labels: list[int], steps: int, rate: float) -> list[float]:
-        """Gradient descent on the mean loss over all points; changes net. Returns the losses before each of the steps."""
         losses = []
         for _ in range(steps):
             examples = [example_loss(net(point), label) for point, label in zip(points, labels, strict=True)]
@@ -500,20 +484,18 @@ wrong(
                 value.data -= rate * value.grad
             losses.append(loss.data)
         return losses
-    ''',
+    """,
     says=["the first step"],
 )
 wrong(
     "zeroes once",
-    '''
+    """
     def example_loss(logits: list[Value], label: int) -> Value:
-        """The cross-entropy of one example: log of the sum of exp(logit), less the logit of the label; logits of any size."""
         largest = max(logit.data for logit in logits)
         return sum((logit - largest).exp() for logit in logits).log() + largest - logits[label]
 
 
     def train(net: MLP, points: list[list[float]], labels: list[int], steps: int, rate: float) -> list[float]:
-        """Gradient descent on the mean loss over all points; changes net. Returns the losses before each of the steps."""
         losses = []
         for value in net.parameters():
             value.grad = 0.0
@@ -525,7 +507,7 @@ wrong(
                 value.data -= rate * value.grad
             losses.append(loss.data)
         return losses
-    ''',
+    """,
     says=["the second step", "in each step"],
 )
 right(
@@ -568,17 +550,7 @@ wrong(
     ("np.maximum(x, 0)", "np.maximum(x, np.zeros(x.shape))"),
     says=["'float64'", "float32 in, float32 out"],
 )
-wrong(
-    "relu in place",
-    (
-        "return np.maximum(x, 0)",
-        """
-        x[x < 0] = 0
-        return x
-        """,
-    ),
-    says=["[z, g]", "belong to the caller"],
-)
+wrong("relu in place", ("return np.maximum(x, 0)", "x[x < 0] = 0\nreturn x"), says=["[z, g]", "belong to the caller"])
 wrong("relu slope at 0", ("np.where(x > 0, g, 0)", "np.where(x >= 0, g, 0)"), says=["so > and not >="])
 wrong(
     "softmax always axis 1",

@@ -322,13 +322,7 @@ wrong(
 )
 wrong(
     "stream normalised",
-    (
-        "x = x + self.attention(self.norm_1(x))",
-        """
-        x = self.norm_1(x)
-        x = x + self.attention(x)
-        """,
-    ),
+    ("x = x + self.attention(self.norm_1(x))", "x = self.norm_1(x)\nx = x + self.attention(x)"),
     says=["no norm"],
 )
 right(
@@ -435,13 +429,7 @@ wrong(
 )
 wrong(
     "table under two names",
-    (
-        "self.norm = LayerNorm(width)",
-        """
-        self.norm = LayerNorm(width)
-        self.head = self.tokens
-        """,
-    ),
+    ("self.norm = LayerNorm(width)", "self.norm = LayerNorm(width)\nself.head = self.tokens"),
     ("self.tokens.T", "self.head.T"),
     says=["saved twice"],
 )
@@ -765,13 +753,7 @@ wrong(
 wrong("readers share too", ("p.shape[1] ** -0.5", "(p.shape[1] * branches) ** -0.5"), says=["It reads, and has no N"])
 wrong(
     "reseeded for each",
-    (
-        "if p.ndim == 1:",
-        """
-        generator.manual_seed(seed)
-        if p.ndim == 1:
-        """,
-    ),
+    ("if p.ndim == 1:", "generator.manual_seed(seed)\nif p.ndim == 1:"),
     says=["seed the generator once"],
 )
 wrong("tables by their width", ("std = 0.02", "std = p.shape[1] ** -0.5"), says=["both tables have 0.02"])

@@ -417,13 +417,7 @@ wrong(
 )
 wrong(
     "clock from zero",
-    (
-        't = state["t"] = state.get("t", 0) + 1',
-        """
-        t = state.get("t", 0)
-        state["t"] = t + 1
-        """,
-    ),
+    ('t = state["t"] = state.get("t", 0) + 1', 't = state.get("t", 0)\nstate["t"] = t + 1'),
     of=another_way,
     says=["got nan", "with t = 1"],
 )
@@ -488,13 +482,7 @@ wrong(
 )
 wrong(
     "one clock for all",
-    (
-        "beta1, beta2 = self.betas",
-        """
-        beta1, beta2 = self.betas
-        self.t = getattr(self, "t", 0) + 1
-        """,
-    ),
+    ("beta1, beta2 = self.betas", 'beta1, beta2 = self.betas\nself.t = getattr(self, "t", 0) + 1'),
     ('t = state["t"] = state.get("t", 0) + 1', "t = self.t"),
     of=another_way,
     says=["t counts for each parameter by itself"],
@@ -536,46 +524,22 @@ class AdamW(Optimizer):
 right("in one subtraction", another_way)
 wrong(
     "both decays",
-    (
-        "g = p.grad",
-        """
-        g = p.grad + self.weight_decay * p
-        p *= 1 - self.lr * self.weight_decay
-        """,
-    ),
+    ("g = p.grad", "g = p.grad + self.weight_decay * p\np *= 1 - self.lr * self.weight_decay"),
     ("self.lr * (m / (v.sqrt() + self.eps) + self.weight_decay * p)", "self.lr * m / (v.sqrt() + self.eps)"),
     of=another_way,
     says=["shrink before the step"],
 )
 wrong(
     "decay by the first rate",
-    (
-        "self.weight_decay = weight_decay",
-        """
-        self.weight_decay = weight_decay
-        self.share = lr * weight_decay
-        """,
-    ),
-    (
-        "g = p.grad",
-        """
-        g = p.grad
-        p *= 1 - self.share
-        """,
-    ),
+    ("self.weight_decay = weight_decay", "self.weight_decay = weight_decay\nself.share = lr * weight_decay"),
+    ("g = p.grad", "g = p.grad\np *= 1 - self.share"),
     ("self.lr * (m / (v.sqrt() + self.eps) + self.weight_decay * p)", "self.lr * m / (v.sqrt() + self.eps)"),
     of=another_way,
     says=["with the present lr"],
 )
 wrong(
     "decay without the rate",
-    (
-        "g = p.grad",
-        """
-        g = p.grad
-        p *= 1 - self.weight_decay
-        """,
-    ),
+    ("g = p.grad", "g = p.grad\np *= 1 - self.weight_decay"),
     ("self.lr * (m / (v.sqrt() + self.eps) + self.weight_decay * p)", "self.lr * m / (v.sqrt() + self.eps)"),
     of=another_way,
     says=["2 shrinks by the share 0.1 · 0.5"],
@@ -601,13 +565,7 @@ wrong(
 )
 wrong(
     "shrinks without a gradient",
-    (
-        "if p.grad is None:",
-        """
-        p *= 1 - self.lr * self.weight_decay
-        if p.grad is None:
-        """,
-    ),
+    ("if p.grad is None:", "p *= 1 - self.lr * self.weight_decay\nif p.grad is None:"),
     ("self.lr * (m / (v.sqrt() + self.eps) + self.weight_decay * p)", "self.lr * m / (v.sqrt() + self.eps)"),
     of=another_way,
     says=["only parameters that have a gradient"],
@@ -1016,13 +974,7 @@ wrong, right = LAB.task("train")
 wrong(
     "clips after the step",
     ('history = {"loss": [], "norm": [], "lr": []}', "losses, norms, rates = [], [], []"),
-    (
-        "loss.backward()",
-        """
-        loss.backward()
-        optimizer.step()
-        """,
-    ),
+    ("loss.backward()", "loss.backward()\noptimizer.step()"),
     (
         """
         optimizer.step()
@@ -1108,13 +1060,7 @@ wrong(
 wrong(
     "rate after the step",
     ("optimizer.lr = peak * warmup_cosine(t, warmup, steps, floor)", ""),
-    (
-        "optimizer.step()",
-        """
-        optimizer.step()
-        optimizer.lr = peak * warmup_cosine(t, warmup, steps, floor)
-        """,
-    ),
+    ("optimizer.step()", "optimizer.step()\noptimizer.lr = peak * warmup_cosine(t, warmup, steps, floor)"),
     of=another_way,
     says=["set the rate before the step"],
 )
@@ -1133,51 +1079,21 @@ wrong(
 wrong(
     "zeroes before the step",
     ("optimizer.zero_grad()", ""),
-    (
-        "optimizer.step()",
-        """
-        optimizer.zero_grad()
-        optimizer.step()
-        """,
-    ),
+    ("optimizer.step()", "optimizer.zero_grad()\noptimizer.step()"),
     of=another_way,
     says=["zero before backward"],
 )
 wrong(
     "zeroes only afterwards",
     ("optimizer.zero_grad()", ""),
-    (
-        "optimizer.step()",
-        """
-        optimizer.step()
-        optimizer.zero_grad()
-        """,
-    ),
+    ("optimizer.step()", "optimizer.step()\noptimizer.zero_grad()"),
     of=another_way,
     says=["zero them before backward"],
 )
 right(
     "zeroes at both ends",
-    (
-        "losses, norms, rates = [], [], []",
-        """
-        optimizer.zero_grad()
-        losses, norms, rates = [], [], []
-        """,
-    ),
-    (
-        """
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), y)
-        """,
-        "loss = (model(x) - y).square().mean()",
-    ),
-    (
-        "optimizer.step()",
-        """
-        optimizer.step()
-        optimizer.zero_grad()
-        """,
-    ),
+    ("losses, norms, rates = [], [], []", "optimizer.zero_grad()\nlosses, norms, rates = [], [], []"),
+    ("optimizer.zero_grad()\nloss = F.mse_loss(model(x), y)", "loss = (model(x) - y).square().mean()"),
+    ("optimizer.step()", "optimizer.step()\noptimizer.zero_grad()"),
     of=another_way,
 )

@@ -143,9 +143,8 @@ wrong(
 )
 wrong(
     "does not hold the storages",
-    '''
+    """
     def kept_bytes(function, parameters=()) -> int:
-        """Bytes that autograd saves for backward while function() runs, each storage once and `parameters` not."""
         ours = [parameter.untyped_storage() for parameter in parameters]
         saved = {}
 
@@ -158,7 +157,7 @@ wrong(
             function()
         references = {id(storage) for storage in ours}
         return sum(storage for key, storage in saved.items() if key not in references)
-    ''',
+    """,
     says=["the next one gets the same id"],
 )
 wrong(
@@ -534,13 +533,7 @@ wrong(
 )
 wrong(
     "runs it on meta",
-    (
-        "timeline = Timeline()",
-        """
-        timeline = Timeline()
-        torch.zeros(batch, sizes[0], device="meta")
-        """,
-    ),
+    ("timeline = Timeline()", 'timeline = Timeline()\ntorch.zeros(batch, sizes[0], device="meta")'),
     says=["no operation on a tensor"],
 )
 wrong("state born in every update", ("step == 1", "True"), says=["the state is born in the first update and stays"])
@@ -564,16 +557,7 @@ wrong(
 )
 wrong(
     "temporaries of each weight alone",
-    (
-        """
-        free(root, last)
-        last = divided
-        """,
-        """
-        free(root, divided)
-
-        """,
-    ),
+    ("free(root, last)\nlast = divided", "free(root, divided)"),
     says=["(start, end, peak): compare"],
 )
 wrong("temporaries under sgd", ('optimizer == "adamw"', "True"), says=["the state is born in the first update"])
@@ -696,13 +680,7 @@ wrong(
 wrong("no gradient from behind", ("j - 1 + length + (j < last)", "j - 1 + length"), says=["by hand: outputs before it"])
 wrong(
     "rest forgotten",
-    (
-        "lengths, left = [], layers",
-        """
-        return room
-        lengths, left = [], layers
-        """,
-    ),
+    ("lengths, left = [], layers", "return room\nlengths, left = [], layers"),
     says=["shorten segments until they add up"],
 )
 wrong("short first long last", ("return lengths", "return lengths[::-1]"), says=["not the best: equal parts are not"])

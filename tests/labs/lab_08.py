@@ -295,13 +295,7 @@ wrong(
 )
 wrong(
     "forgets before each cast",
-    (
-        "self.copies[key] = tensor.to(dtype)",
-        """
-        self.forget()
-        self.copies[key] = tensor.to(dtype)
-        """,
-    ),
+    ("self.copies[key] = tensor.to(dtype)", "self.forget()\nself.copies[key] = tensor.to(dtype)"),
     says=["both uses must go through one copy"],
 )
 wrong(
@@ -374,13 +368,7 @@ wrong, right = LAB.task("unscale")
 wrong(
     "by the last",
     ("not all(g.isfinite().all() for g in gradients)", "False"),
-    (
-        "g.div_(scale)",
-        """
-        overflow = not g.isfinite().all()
-        g.div_(scale)
-        """,
-    ),
+    ("g.div_(scale)", "overflow = not g.isfinite().all()\ng.div_(scale)"),
     says=["must not end the loop"],
 )
 wrong(
@@ -554,13 +542,7 @@ wrong, right = LAB.task("scaler")
 wrong(
     "a skipped step is none",
     ("self.stepped.add(optimizer)", ""),
-    (
-        "optimizer.step()",
-        """
-        optimizer.step()
-        self.stepped.add(optimizer)
-        """,
-    ),
+    ("optimizer.step()", "optimizer.step()\nself.stepped.add(optimizer)"),
     says=["the first step was skipped"],
 )
 wrong(
@@ -715,13 +697,7 @@ wrong(
 wrong(
     "clips before unscaling",
     ("scaler.unscale(optimizer)", ""),
-    (
-        "stepped = scaler.step(optimizer)",
-        """
-        scaler.unscale(optimizer)
-        stepped = scaler.step(optimizer)
-        """,
-    ),
+    ("stepped = scaler.step(optimizer)", "scaler.unscale(optimizer)\nstepped = scaler.step(optimizer)"),
     says=["unscale before you clip"],
 )
 wrong(
@@ -770,24 +746,12 @@ wrong(
 wrong(
     "only the last micro batch",
     ("optimizer.zero_grad()", ""),
-    (
-        "scaler.scale(loss).backward()",
-        """
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        """,
-    ),
+    ("scaler.scale(loss).backward()", "optimizer.zero_grad()\nscaler.scale(loss).backward()"),
     says=["all micro-batches but the last are lost"],
 )
 wrong(
     "optimizer steps by itself",
-    (
-        "stepped = scaler.step(optimizer)",
-        """
-        optimizer.step()
-        stepped = math.isfinite(norm)
-        """,
-    ),
+    ("stepped = scaler.step(optimizer)", "optimizer.step()\nstepped = math.isfinite(norm)"),
     says=["scaler.step(optimizer), not optimizer.step()"],
 )
 wrong(
@@ -808,13 +772,7 @@ wrong(
 )
 wrong(
     "update forgotten",
-    (
-        "scaler.update()",
-        """
-        scaler.overflows.clear()
-        scaler.stepped.clear()
-        """,
-    ),
+    ("scaler.update()", "scaler.overflows.clear()\nscaler.stepped.clear()"),
     says=["scaler.update() once"],
 )
 wrong(

@@ -619,9 +619,8 @@ wrong, right = LAB.task("repair")
 wrong("a new order at every step", ("seed + epoch", "seed + step"), says=["each_example_once should see this"])
 wrong(
     "clipped after the step",
-    '''
+    """
     def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
         x, y = data
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -675,7 +674,7 @@ wrong(
             "random": torch.get_rng_state(),
         }
         return {"log": log, "best": best, "state": state}
-    ''',
+    """,
     says=["steps_follow_the_plan"],
 )
 wrong(
@@ -685,9 +684,8 @@ wrong(
 )
 wrong(
     "each part is clipped",
-    '''
+    """
     def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
         x, y = data
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -741,7 +739,7 @@ wrong(
             "random": torch.get_rng_state(),
         }
         return {"log": log, "best": best, "state": state}
-    ''',
+    """,
     says=["steps_follow_the_plan"],
 )
 wrong("every epoch in the same order", ("seed + epoch", "seed"), says=["each_example_once should see this"])
@@ -749,20 +747,13 @@ wrong("gradients are never zeroed", ("optimizer.zero_grad()", ""), says=["gradie
 wrong(
     "gradients are zeroed for each part",
     ("optimizer.zero_grad()", ""),
-    (
-        "loss.backward()",
-        """
-        optimizer.zero_grad()
-        loss.backward()
-        """,
-    ),
+    ("loss.backward()", "optimizer.zero_grad()\nloss.backward()"),
     says=["gradients_are_of_the_batch"],
 )
 wrong(
     "of nothing",
-    '''
+    """
     def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
         x, y = data
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -816,7 +807,7 @@ wrong(
             "random": torch.get_rng_state(),
         }
         return {"log": log, "best": best, "state": state}
-    ''',
+    """,
     says=["each_example_once should see this"],
 )
 wrong(
@@ -885,25 +876,13 @@ wrong(
 wrong(
     "the rate is logged as it is after the step",
     ('log["rate"].append(schedule.get_last_lr()[0])', ""),
-    (
-        "schedule.step()",
-        """
-        schedule.step()
-        log["rate"].append(schedule.get_last_lr()[0])
-        """,
-    ),
+    ("schedule.step()", 'schedule.step()\nlog["rate"].append(schedule.get_last_lr()[0])'),
     says=["reports_are_true should see this"],
 )
 wrong(
     "the schedule moves once an epoch",
     ("schedule.step()", ""),
-    (
-        "losses, counts = [], []",
-        """
-        schedule.step()
-        losses, counts = [], []
-        """,
-    ),
+    ("losses, counts = [], []", "schedule.step()\nlosses, counts = [], []"),
     says=["steps_follow_the_plan"],
 )
 wrong(
@@ -919,9 +898,8 @@ wrong(
 )
 wrong(
     "trained in evaluation mode from the second epoch on",
-    '''
+    """
     def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
         x, y = data
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -975,7 +953,7 @@ wrong(
             "random": torch.get_rng_state(),
         }
         return {"log": log, "best": best, "state": state}
-    ''',
+    """,
     says=["validation_is_apart should see this"],
 )
 wrong("validated in training mode", ("model.eval()", ""), says=["validation_is_apart should see this"])

@@ -172,24 +172,22 @@ wrong(
 wrong("from the first", ("range(first, last)", "range(last)"), says=["one batch for each step"])
 wrong(
     "global base seed",
-    '''
+    """
     def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        """The batches of steps first … last - 1, read by config.workers processes, pinned for CUDA; no global stream moves."""
         return DataLoader(
             data,
             batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],
             num_workers=config.workers,
             pin_memory=device.type == "cuda",
         )
-    ''',
+    """,
     says=["generator of its own"],
 )
 wrong("in this process", ("num_workers=config.workers", "num_workers=0"), says=["num_workers is config.workers"])
 wrong(
     "rebatches",
-    '''
+    """
     def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        """The batches of steps first … last - 1, read by config.workers processes, pinned for CUDA; no global stream moves."""
         return DataLoader(
             data,
             sampler=sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
@@ -198,14 +196,13 @@ wrong(
             pin_memory=device.type == "cuda",
             generator=torch.Generator().manual_seed(config.seed),
         )
-    ''',
+    """,
     says=["in this order"],
 )
 wrong(
     "shuffles",
-    '''
+    """
     def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        """The batches of steps first … last - 1, read by config.workers processes, pinned for CUDA; no global stream moves."""
         return DataLoader(
             data,
             sampler=torch.utils.data.SubsetRandomSampler(
@@ -217,7 +214,7 @@ wrong(
             pin_memory=device.type == "cuda",
             generator=torch.Generator().manual_seed(config.seed),
         )
-    ''',
+    """,
     says=["in this order"],
 )
 wrong(
@@ -318,11 +315,10 @@ wrong(
 )
 wrong(
     "with a graph",
-    '''
+    """
     def evaluate(
         model: nn.Module, data: Dataset, batch: int, precision: str, device: torch.device
     ) -> dict[str, float]:
-        """{"loss": nats per target, "accuracy": share of targets}, over all of `data` in order; nothing is left changed."""
         was_training = model.training
         model.eval()
         loss, right, targets = 0.0, 0, 0
@@ -336,7 +332,7 @@ wrong(
                 targets += y.numel()
         model.train(was_training)
         return {"loss": loss / targets, "accuracy": right / targets}
-    ''',
+    """,
     says=["torch.no_grad"],
 )
 right(
@@ -581,13 +577,7 @@ wrong(
 )
 wrong(
     "copies over",
-    (
-        "os.replace(temporary, path)",
-        """
-        Path(path).write_bytes(temporary.read_bytes())
-        temporary.unlink()
-        """,
-    ),
+    ("os.replace(temporary, path)", "Path(path).write_bytes(temporary.read_bytes())\ntemporary.unlink()"),
     says=["one move"],
 )
 wrong(
@@ -668,10 +658,7 @@ wrong(
         torch.save(state, temporary)
         os.replace(temporary, path)
         """,
-        """
-        torch.save(state, path)
-
-        """,
+        "torch.save(state, path)",
     ),
     says=["os.replace"],
 )
@@ -704,13 +691,7 @@ wrong(
 )
 wrong(
     "removes then renames",
-    (
-        "os.replace(temporary, path)",
-        """
-        Path(path).unlink(missing_ok=True)
-        os.rename(temporary, path)
-        """,
-    ),
+    ("os.replace(temporary, path)", "Path(path).unlink(missing_ok=True)\nos.rename(temporary, path)"),
     says=["one move"],
 )
 wrong(
@@ -817,13 +798,7 @@ wrong(
 )
 wrong(
     "a loader for every step that draws",
-    (
-        "config = run.config",
-        """
-        config = run.config
-        first_seed = torch.randint(2**31, ()).item()
-        """,
-    ),
+    ("config = run.config", "config = run.config\nfirst_seed = torch.randint(2**31, ()).item()"),
     says=["draw from the global streams"],
 )
 wrong(
@@ -887,9 +862,8 @@ wrong(
 )
 wrong(
     "saves before the record",
-    '''
+    """
     def train(run: Run, data: Dataset, val: Dataset, folder: Path) -> None:
-        """Make the run's steps from run.step to the end, with a record each in run.log, validations, and checkpoints."""
         config = run.config
         batches = iter(loader(data, config, run.step, config.steps, run.device))
         for step in range(run.step, config.steps):
@@ -907,14 +881,13 @@ wrong(
             if last or made % config.save_every == 0:
                 save(run, folder / f"{run.step + 1}.pt")
             run.log.append(record)
-    ''',
+    """,
     says=["appended before the save"],
 )
 wrong(
     "val after the save",
-    '''
+    """
     def train(run: Run, data: Dataset, val: Dataset, folder: Path) -> None:
-        """Make the run's steps from run.step to the end, with a record each in run.log, validations, and checkpoints."""
         config = run.config
         batches = iter(loader(data, config, run.step, config.steps, run.device))
         for step in range(run.step, config.steps):
@@ -932,7 +905,7 @@ wrong(
             if last or made % config.val_every == 0:
                 scores = evaluate(run.model, val, config.batch, config.precision, run.device)
                 run.log[-1] |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
-    ''',
+    """,
     says=["its val included"],
 )
 wrong("validates all at once", ("config.batch", "len(val)"), says=["config.batch"])

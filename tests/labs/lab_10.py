@@ -1131,10 +1131,7 @@ wrong(
         covered += max(0, b - max(a, reached))
         reached = max(reached, b)
         """,
-        """
-        covered += max(0, min(b, stop) - max(a, start))
-
-        """,
+        "covered += max(0, min(b, stop) - max(a, start))",
     ),
     of=another_way,
     says=["Nested operators add nothing"],

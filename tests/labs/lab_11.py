@@ -288,18 +288,7 @@ def evaluate(model, x, y, size=1000):
     return loss / len(x), right / len(x)
 """
 
-wrong(
-    "all at once",
-    (
-        "model.eval()",
-        """
-        model.eval()
-        size = len(x)
-        """,
-    ),
-    of=another_way,
-    says=["x.split(size)"],
-)
+wrong("all at once", ("model.eval()", "model.eval()\nsize = len(x)"), of=another_way, says=["x.split(size)"])
 wrong("always back to training", ("model.train(mode)", "model.train()"), of=another_way, says=["model.train(mode)"])
 wrong("leaves the model in evaluation", ("model.train(mode)", ""), of=another_way, says=["model.train(mode)"])
 wrong(
@@ -311,13 +300,7 @@ wrong(
 )
 wrong(
     "with a graph",
-    (
-        """
-        @torch.no_grad()
-        def evaluate(model, x, y, size=1000):
-        """,
-        "def evaluate(model, x, y, size=1000):",
-    ),
+    ("@torch.no_grad()\ndef evaluate(model, x, y, size=1000):", "def evaluate(model, x, y, size=1000):"),
     of=another_way,
     says=["inside torch.no_grad()"],
 )

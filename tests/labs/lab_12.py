@@ -190,13 +190,7 @@ wrong(
         self.sizes = []
         """,
     ),
-    (
-        "self.bad += x.isnan().any()",
-        """
-        self.sizes.append(len(x))
-        self.bad += x.isnan().any()
-        """,
-    ),
+    ("self.bad += x.isnan().any()", "self.sizes.append(len(x))\nself.bad += x.isnan().any()"),
     (
         """
         means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
@@ -326,9 +320,8 @@ wrong, right = LAB.task("loop")
 
 wrong(
     "as found",
-    '''
+    """
     def train(model, optimizer, batches, held_out, epochs: int, compile) -> dict:
-        """Train, and validate after each epoch and at the end; the dict of the text: "train", "valid", "final", "rows"."""
         rows = []
 
         def loss_of(x, y, phase):
@@ -362,7 +355,7 @@ wrong(
             history["valid"].append(validate(f"valid {epoch}", torch.no_grad))
         history["final"] = validate("final valid", torch.inference_mode)
         return history
-    ''',
+    """,
     says=["One more at every call"],
 )
 wrong(
@@ -372,9 +365,8 @@ wrong(
 )
 wrong(
     "inference mode at the end",
-    '''
+    """
     def train(model, optimizer, batches, held_out, epochs: int, compile) -> dict:
-        """Train, and validate after each epoch and at the end; the dict of the text: "train", "valid", "final", "rows"."""
         rows = []
         loss_of = compile(lambda x, y: F.cross_entropy(model(x), y))
 
@@ -404,7 +396,7 @@ wrong(
             history["valid"].append(validate())
         history["final"] = validate(torch.inference_mode)
         return history
-    ''',
+    """,
     says=["inference_mode is not no_grad"],
 )
 wrong(
@@ -429,20 +421,14 @@ wrong(
         for x, y in held_out:
             rows.append(len(x))
         """,
-        """
-        for x, y in held_out:
-
-        """,
+        "for x, y in held_out:",
     ),
     (
         """
         for x, y in batches:
             rows.append(len(x))
         """,
-        """
-        for x, y in batches:
-
-        """,
+        "for x, y in batches:",
     ),
     says=["One more at every call"],
 )
@@ -538,10 +524,8 @@ wrong, right = LAB.task("fault")
 wrong("absolute", ("rounding * b.norm()", "rounding"), says=["Each tensor is compared with its own norm"])
 wrong(
     "all tensors in one",
-    '''
+    """
     def stage_at_fault(step, backends: dict, rounding: float = 1e-5) -> str | None:
-        """The name of the first backend with which step(compile) returns other tensors than without; None if there is none."""
-
         def alike(a: Tensor, b: Tensor) -> bool:
             if a.shape != b.shape:
                 return False
@@ -565,7 +549,7 @@ wrong(
             ):
                 return name
         return None
-    ''',
+    """,
     says=["Each tensor is compared with its own norm"],
 )
 wrong(
@@ -630,10 +614,8 @@ wrong(
 )
 wrong(
     "without reset",
-    '''
+    """
     def stage_at_fault(step, backends: dict, rounding: float = 1e-5) -> str | None:
-        """The name of the first backend with which step(compile) returns other tensors than without; None if there is none."""
-
         def alike(a: Tensor, b: Tensor) -> bool:
             if a.shape != b.shape:
                 return False
@@ -653,7 +635,7 @@ wrong(
             if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):
                 return name
         return None
-    ''',
+    """,
     says=["reset before each backend"],
 )
 right(
@@ -693,12 +675,8 @@ wrong, right = LAB.task("freeze")
 
 wrong(
     "eval before it looks",
-    '''
+    """
     def freeze(model: nn.Module, example: tuple, file, ranges: tuple) -> None:
-        """Export the model in evaluation mode, with the axes of `ranges` free, and save the program to `file`.
-
-        ranges: for each tensor of the example {axis: (name, least, most)}. ValueError, with the name, for a special example.
-        """
         dims, sizes = {}, {}
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
@@ -717,7 +695,7 @@ wrong(
             for module, training in modes:
                 module.training = training
         torch.export.save(program, file)
-    ''',
+    """,
     says=["a refused example changes nothing"],
 )
 wrong(
@@ -756,13 +734,7 @@ wrong(
 wrong("ranges without ends", ("Dim(name, min=least, max=most)", "Dim(name)"), says=["65 texts, 257 tokens"])
 wrong(
     "returns the program",
-    (
-        "torch.export.save(program, file)",
-        """
-        torch.export.save(program, file)
-        return str(file)
-        """,
-    ),
+    ("torch.export.save(program, file)", "torch.export.save(program, file)\nreturn str(file)"),
     says=["the file is the result"],
 )
 wrong(
@@ -821,7 +793,6 @@ wrong(
     "first load only",
     '''
     def elsewhere(file, loads: list[tuple]) -> list[Tensor]:
-        """What the program in `file` returns for each tuple of tensors, in a fresh process; RuntimeError if that fails."""
         code = f"""
     import torch
     torch.set_num_threads(1)
@@ -853,7 +824,6 @@ wrong(
     "relative path",
     '''
     def elsewhere(file, loads: list[tuple]) -> list[Tensor]:
-        """What the program in `file` returns for each tuple of tensors, in a fresh process; RuntimeError if that fails."""
         code = f"""
     import torch
     torch.set_num_threads(1)

@@ -175,13 +175,7 @@ wrong(
 )
 wrong(
     "averages",
-    (
-        "reduce_scatter(link, vector)",
-        """
-        reduce_scatter(link, vector)
-        vector //= link.world
-        """,
-    ),
+    ("reduce_scatter(link, vector)", "reduce_scatter(link, vector)\nvector //= link.world"),
     says=["by hand"],
 )
 wrong("begins with its own chunk", ("link.rank + shift - step", "link.rank + shift - step - 1"), says=["by hand"])
@@ -209,13 +203,7 @@ wrong("first half only", ("link.world - 1", "0"), says=["second half"])
 wrong("one step too many", ("link.world - 1", "link.world"), says=["K − 1 while copying"])
 wrong(
     "returns the sum instead",
-    (
-        "reduce_scatter(link, vector)",
-        """
-        vector = vector.clone()
-        reduce_scatter(link, vector)
-        """,
-    ),
+    ("reduce_scatter(link, vector)", "vector = vector.clone()\nreduce_scatter(link, vector)"),
     says=["in place"],
 )
 wrong(
@@ -549,14 +537,10 @@ wrong("gradients pile up", ("p.grad = None", ""), says=["gradients away after ea
 wrong("its own loss", ("all_reduce(link, total)", "total *= link.world"), says=["the whole batch's"])
 wrong(
     "loss after the step",
-    '''
+    """
     def train(
         link, model, x: Tensor, y: Tensor, order: Tensor, batch: int, lr: float, capacity: int
     ) -> list[float]:
-        """SGD on the mean squared error, batches of `batch` indices of `order` (M,) dealt to the ranks; each batch's loss.
-
-        x (N, I) and y (N, O) are all data, on every rank. The losses, before each step, are those of whole batches.
-        """
         data_parallel(link, model, capacity)
         losses = []
         for rows in order.split(batch):
@@ -573,7 +557,7 @@ wrong(
             all_reduce(link, total)
             losses.append(total.item() / link.world)
         return losses
-    ''',
+    """,
     says=["before the step"],
 )
 wrong(
@@ -677,13 +661,7 @@ wrong(
 wrong(
     "mends what it finds",
     ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    (
-        "names.append(name)",
-        """
-        names.append(name)
-        tensor.copy_(first)
-        """,
-    ),
+    ("names.append(name)", "names.append(name)\ntensor.copy_(first)"),
     says=["only look"],
 )
 wrong(
@@ -701,13 +679,7 @@ wrong(
 wrong(
     "stops at the first",
     ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    (
-        "names.append(name)",
-        """
-        names.append(name)
-        break
-        """,
-    ),
+    ("names.append(name)", "names.append(name)\nbreak"),
     says=["two names"],
 )
 right(

@@ -133,22 +133,6 @@ right(
 wrong, right = LAB.task("decode")
 
 wrong(
-    "all ones is the largest that came",
-    """
-    def decode(codes, form):
-        sign, exponent, mantissa = fields(codes, form)
-        values = magnitude(exponent, mantissa, form)
-        top = exponent == 2**form.exponent - 1
-        if form.infinities:
-            values[top] = math.inf
-            values[top & (mantissa != 0)] = math.nan
-        else:
-            values[top & (mantissa == mantissa.max())] = math.nan
-        return values * (-1) ** sign
-    """,
-    says=["expected 448.0, got nan", "not at the other codes"],
-)
-wrong(
     "e4m3 by the rule of the others",
     """
     def decode(codes, form):
@@ -173,22 +157,6 @@ wrong(
         return values
     """,
     says=["decode(codes, E5M2)", "expected -inf, got inf"],
-)
-wrong(
-    "loses minus zero",
-    """
-    def decode(codes, form):
-        sign, exponent, mantissa = fields(codes, form)
-        values = magnitude(exponent, mantissa, form)
-        top = exponent == 2**form.exponent - 1
-        if form.infinities:
-            values[top] = math.inf
-            values[top & (mantissa > 0)] = math.nan
-        else:
-            values[top & (mantissa == 2**form.mantissa - 1)] = math.nan
-        return torch.where(sign == 1, 0 - values, values)
-    """,
-    says=["decode(codes, FP16).signbit()", "0x8000 is -0.0"],
 )
 wrong(
     "no special codes",
@@ -227,6 +195,34 @@ right(
         numbers = [one(code) for code in codes.flatten().tolist()]
         return torch.tensor(numbers, dtype=torch.float64, device=codes.device).view(codes.shape)
     """,
+)
+
+another_way = """
+def decode(codes, form):
+    sign, exponent, mantissa = fields(codes, form)
+    values = magnitude(exponent, mantissa, form)
+    top = exponent == 2**form.exponent - 1
+    if form.infinities:
+        values[top] = math.inf
+        values[top & (mantissa > 0)] = math.nan
+    else:
+        values[top & (mantissa == 2**form.mantissa - 1)] = math.nan
+    return values * (1 - 2 * sign)
+"""
+
+wrong(
+    "all ones is the largest that came",
+    ("mantissa > 0", "mantissa != 0"),
+    ("2**form.mantissa - 1", "mantissa.max()"),
+    ("1 - 2 * sign", "(-1) ** sign"),
+    of=another_way,
+    says=["expected 448.0, got nan", "not at the other codes"],
+)
+wrong(
+    "loses minus zero",
+    ("values * (1 - 2 * sign)", "torch.where(sign == 1, 0 - values, values)"),
+    of=another_way,
+    says=["decode(codes, FP16).signbit()", "0x8000 is -0.0"],
 )
 
 # Task 4 · Round with whole numbers

@@ -498,23 +498,20 @@ wrong(
 )
 wrong(
     "whole tiles at the edges",
-    """
-    def product_flops(m, k, n):
-        return 2 * m * k * n
-
-
-    def tiled_bytes(m, k, n, tile, itemsize):
+    (
+        """
+        wide, high = math.ceil(n / tile), math.ceil(m / tile)
+        return itemsize * (m * k * wide + k * n * high + m * n)
+        """,
+        """
         return (
             itemsize
             * tile
             * tile
             * (2 * -(-m // tile) * -(-n // tile) * -(-k // tile) + -(-m // tile) * -(-n // tile))
         )
-
-
-    def outer_bytes(m, k, n, itemsize):
-        return itemsize * k * (m + n + 4 * m * n)
-    """,
+        """,
+    ),
     says=["a ragged tile is a tile"],
 )
 wrong(

@@ -57,55 +57,34 @@ wrong(
 )
 right(
     "lifts plain numbers",
-    """
-    class Value:
-        def __init__(self, data: float, parents: tuple = ()):
-            self.data, self.parents, self.grad = data, parents, 0.0
-
-        def __repr__(self):
-            return f"Value({self.data})"
-
-        def __add__(self, other):
-            other = other if isinstance(other, Value) else Value(other)
-            return Value(self.data + other.data, [(self, 1), (other, 1)])
-
-        def __mul__(self, other):
-            other = other if isinstance(other, Value) else Value(other)
-            if other is self:
-                return Value(self.data**2, [(self, 2 * self.data)])
-            return Value(self.data * other.data, [(self, other.data), (other, self.data)])
-
-        def __pow__(self, n: float):
-            return Value(self.data**n, ((self, n * self.data ** (n - 1)),))
-
-        def relu(self):
-            return Value(self.data * (self.data > 0), ((self, self.data > 0),))
-
-        def exp(self):
-            result = math.exp(self.data)
-            return Value(result, ((self, result),))
-
-        def log(self):
-            return Value(math.log(self.data), ((self, 1 / self.data),))
-
-        # The rest is made of these.
-        __radd__, __rmul__ = __add__, __mul__
-
-        def __neg__(self):
-            return self * -1
-
-        def __sub__(self, other):
-            return self + -other
-
-        def __rsub__(self, other):
-            return -self + other
-
-        def __truediv__(self, other):
-            return self * other**-1
-
-        def __rtruediv__(self, other):
-            return self**-1 * other
-    """,
+    (
+        """
+        if isinstance(other, Value):
+            return Value(self.data + other.data, ((self, 1.0), (other, 1.0)))
+        return Value(self.data + other, ((self, 1.0),))
+        """,
+        """
+        other = other if isinstance(other, Value) else Value(other)
+        return Value(self.data + other.data, [(self, 1), (other, 1)])
+        """,
+    ),
+    (
+        """
+        if isinstance(other, Value):
+            return Value(self.data * other.data, ((self, other.data), (other, self.data)))
+        return Value(self.data * other, ((self, other),))
+        """,
+        """
+        other = other if isinstance(other, Value) else Value(other)
+        if other is self:
+            return Value(self.data**2, [(self, 2 * self.data)])
+        return Value(self.data * other.data, [(self, other.data), (other, self.data)])
+        """,
+    ),
+    (
+        "return Value(max(0.0, self.data), ((self, 1.0 if self.data > 0 else 0.0),))",
+        "return Value(self.data * (self.data > 0), ((self, self.data > 0),))",
+    ),
 )
 
 # Task 2 · Users first

@@ -381,24 +381,21 @@ wrong(
 )
 wrong(
     "one block many times",
-    """
-    class Transformer(nn.Module):
-        def __init__(self, vocabulary: int, context: int, width: int, heads: int, layers: int):
-            super().__init__()
-            self.tokens = nn.Parameter(0.02 * torch.randn(vocabulary, width))
-            self.positions = nn.Parameter(0.02 * torch.randn(context, width))
-            self.blocks = nn.ModuleList([Block(width, heads, context)] * layers)
-            self.norm = LayerNorm(width)
+    (
+        '''
+        """Token ids (B, T) → logits (B, T, vocabulary), with one table for the way in and the way out."""
 
-        def forward(self, ids: Tensor) -> Tensor:
-            count, context = ids.shape[1], len(self.positions)
-            if count > context:
-                raise ValueError(f"{count} tokens are more than the context of {context}")
-            x = self.tokens[ids] + self.positions[:count]
-            for block in self.blocks:
-                x = block(x)
-            return self.norm(x) @ self.tokens.T
-    """,
+        def __init__(self, vocabulary: int, context: int, width: int, heads: int, layers: int):
+        ''',
+        '''
+        """Token ids (B, T) → logits (B, T, vocabulary), with one table for the way in and the way out."""
+        def __init__(self, vocabulary: int, context: int, width: int, heads: int, layers: int):
+        ''',
+    ),
+    (
+        "self.blocks = nn.ModuleList(Block(width, heads, context) for _ in range(layers))",
+        "self.blocks = nn.ModuleList([Block(width, heads, context)] * layers)",
+    ),
     says=["made anew"],
 )
 wrong(
@@ -757,27 +754,7 @@ wrong(
     says=["seed the generator once"],
 )
 wrong("tables by their width", ("std = 0.02", "std = p.shape[1] ** -0.5"), says=["both tables have 0.02"])
-wrong(
-    "with a graph",
-    """
-    def initialise(model: nn.Module, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        branches = 2 * len(model.blocks)
-        if True:
-            for name, p in model.named_parameters():
-                if p.ndim == 1:
-                    p.fill_(0 if name.endswith("bias") else 1)
-                    continue
-                if name in ("tokens", "positions"):
-                    std = 0.02
-                elif name.endswith(("qkv.weight", "up.weight")):
-                    std = p.shape[1] ** -0.5
-                else:
-                    std = (gain(F.gelu) if name.endswith("down.weight") else 1) / math.sqrt(p.shape[1] * branches)
-                p.copy_(std * torch.randn(p.shape, generator=generator))
-    """,
-    says=["inside torch.no_grad()"],
-)
+wrong("with a graph", ("with torch.no_grad():", "if True:"), says=["inside torch.no_grad()"])
 wrong("without the gain", ('gain(F.gelu) if name.endswith("down.weight") else 1', "1"), says=["gain(F.gelu)"])
 right(
     "module by module",

@@ -103,26 +103,6 @@ wrong(
     says=["whether p.grad itself was changed"],
 )
 wrong(
-    "an average",
-    """
-    class Momentum(Optimizer):
-        def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
-            super().__init__(parameters, lr)
-            self.momentum = momentum
-            self.weight_decay = weight_decay
-
-        @torch.no_grad()
-        def step(self):
-            for p, state in zip(self.parameters, self.state):
-                if p.grad is None:
-                    continue
-                g = p.grad + self.weight_decay * p
-                state["b"] = self.momentum * state["b"] + (1 - self.momentum) * g if "b" in state else g
-                p -= self.lr * state["b"]
-    """,
-    says=["nothing is multiplied by 1 − μ"],
-)
-wrong(
     "keeps a graph",
     """
     class Momentum(Optimizer):
@@ -139,69 +119,78 @@ wrong(
     """,
     says=["what you keep drags a graph along"],
 )
+
+another_way = """
+class Momentum(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
+        super().__init__(parameters, lr)
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+
+    @torch.no_grad()
+    def step(self):
+        for p, state in zip(self.parameters, self.state):
+            if p.grad is None:
+                continue
+            g = p.grad + self.weight_decay * p
+            state["b"] = self.momentum * state.get("b", 0) + g
+            p -= self.lr * state["b"]
+"""
+
+wrong(
+    "an average",
+    (
+        'self.momentum * state.get("b", 0) + g',
+        'self.momentum * state["b"] + (1 - self.momentum) * g if "b" in state else g',
+    ),
+    of=another_way,
+    says=["nothing is multiplied by 1 − μ"],
+)
 wrong(
     "keeps the gradient itself",
-    """
-    class Momentum(Optimizer):
-        def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
-            super().__init__(parameters, lr)
-            self.momentum = momentum
-            self.weight_decay = weight_decay
-
-        @torch.no_grad()
-        def step(self):
-            for p, state in zip(self.parameters, self.state):
-                if p.grad is None:
-                    continue
-                g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
-                if "b" not in state:
-                    state["b"] = g
-                else:
-                    state["b"].mul_(self.momentum).add_(g)
-                p.sub_(state["b"], alpha=self.lr)
-    """,
+    (
+        """
+        g = p.grad + self.weight_decay * p
+        state["b"] = self.momentum * state.get("b", 0) + g
+        p -= self.lr * state["b"]
+        """,
+        """
+        g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
+        if "b" not in state:
+            state["b"] = g
+        else:
+            state["b"].mul_(self.momentum).add_(g)
+        p.sub_(state["b"], alpha=self.lr)
+        """,
+    ),
+    of=another_way,
     says=["is the buffer the gradient's own tensor"],
 )
 wrong(
     "moves on without a gradient",
-    """
-    class Momentum(Optimizer):
-        def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
-            super().__init__(parameters, lr)
-            self.momentum = momentum
-            self.weight_decay = weight_decay
-
-        @torch.no_grad()
-        def step(self):
-            for p, state in zip(self.parameters, self.state):
-                g = torch.zeros_like(p) if p.grad is None else p.grad
-                state["b"] = self.momentum * state.get("b", 0) + g + self.weight_decay * p
-                p -= self.lr * state["b"]
-    """,
+    (
+        """
+        if p.grad is None:
+            continue
+        g = p.grad + self.weight_decay * p
+        state["b"] = self.momentum * state.get("b", 0) + g
+        """,
+        """
+        g = torch.zeros_like(p) if p.grad is None else p.grad
+        state["b"] = self.momentum * state.get("b", 0) + g + self.weight_decay * p
+        """,
+    ),
+    of=another_way,
     says=["steps without a gradient leave w and b alone"],
 )
 wrong(
     "nesterov",
-    """
-    class Momentum(Optimizer):
-        def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
-            super().__init__(parameters, lr)
-            self.momentum = momentum
-            self.weight_decay = weight_decay
-
-        @torch.no_grad()
-        def step(self):
-            for p, state in zip(self.parameters, self.state):
-                if p.grad is None:
-                    continue
-                g = p.grad + self.weight_decay * p
-                state["b"] = self.momentum * state.get("b", 0) + g
-                p -= self.lr * (g + self.momentum * state["b"])
-    """,
+    ('self.lr * state["b"]', 'self.lr * (g + self.momentum * state["b"])'),
+    of=another_way,
     says=["by hand: b = 1.1"],
 )
 
-another_way = """
+a_third_way = """
 class Momentum(Optimizer):
     def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
         super().__init__(parameters, lr)
@@ -220,7 +209,7 @@ class Momentum(Optimizer):
             p.sub_(b, alpha=self.lr)
 """
 
-right("in place from zero", another_way)
+right("in place from zero", a_third_way)
 wrong(
     "decay beside the buffer",
     (
@@ -236,7 +225,7 @@ wrong(
         p -= self.lr * (state["b"] + self.weight_decay * p)
         """,
     ),
-    of=another_way,
+    of=a_third_way,
     says=["by hand: b = 1.1"],
 )
 wrong(
@@ -255,7 +244,7 @@ wrong(
         p -= self.lr * state["b"]
         """,
     ),
-    of=another_way,
+    of=a_third_way,
     says=["p.grad += … changes what others will read"],
 )
 wrong(
@@ -274,7 +263,7 @@ wrong(
         p -= state["v"]
         """,
     ),
-    of=another_way,
+    of=a_third_way,
     says=["From [3] on: the rate stands outside of the buffer"],
 )
 

@@ -143,21 +143,11 @@ wrong(
 )
 wrong(
     "does not hold the storages",
-    """
-    def kept_bytes(function, parameters=()) -> int:
-        ours = [parameter.untyped_storage() for parameter in parameters]
-        saved = {}
-
-        def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            saved[id(storage)] = storage.nbytes()
-            return tensor.detach()
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            function()
-        references = {id(storage) for storage in ours}
-        return sum(storage for key, storage in saved.items() if key not in references)
-    """,
+    ("saved[id(storage)] = storage", "saved[id(storage)] = storage.nbytes()"),
+    (
+        "return sum(storage.nbytes() for key, storage in saved.items() if key not in references)",
+        "return sum(storage for key, storage in saved.items() if key not in references)",
+    ),
     says=["the next one gets the same id"],
 )
 wrong(

@@ -150,19 +150,15 @@ wrong(
 )
 wrong(
     "writes into the list",
-    """
-    def cast(value, dtype: torch.dtype, convert=Tensor.to):
-        if isinstance(value, Tensor):
-            return convert(value, dtype) if value.is_floating_point() and value.dtype != torch.float64 else value
+    (
+        "if isinstance(value, list | tuple):",
+        """
         if isinstance(value, list):
             value[:] = [cast(part, dtype, convert) for part in value]
             return value
         if isinstance(value, tuple):
-            return type(value)(cast(part, dtype, convert) for part in value)
-        if isinstance(value, dict):
-            return {key: cast(part, dtype, convert) for key, part in value.items()}
-        return value
-    """,
+        """,
+    ),
     says=["belong to the caller"],
 )
 right(
@@ -395,18 +391,22 @@ wrong(
 )
 wrong(
     "returns in the loop",
-    """
-    def unscale(parameters, scale: float) -> bool:
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        if any(g.dtype == torch.float16 for g in gradients):
-            raise ValueError("gradients of dtype float16: keep the parameters in float32 under autocast")
+    ("overflow = not all(g.isfinite().all() for g in gradients)", ""),
+    (
+        "for g in gradients:",
+        """
         for g in gradients:
             finite = bool(g.isfinite().all())
-            g.div_(scale)
+        """,
+    ),
+    (
+        "return overflow",
+        """
             if not finite:
                 return True
         return False
-    """,
+        """,
+    ),
     says=["must not end the loop"],
 )
 wrong(

@@ -170,51 +170,31 @@ wrong(
     says=["the first of"],
 )
 wrong("from the first", ("range(first, last)", "range(last)"), says=["one batch for each step"])
-wrong(
-    "global base seed",
-    """
-    def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        return DataLoader(
-            data,
-            batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],
-            num_workers=config.workers,
-            pin_memory=device.type == "cuda",
-        )
-    """,
-    says=["generator of its own"],
-)
+wrong("global base seed", ("generator=torch.Generator().manual_seed(config.seed),", ""), says=["generator of its own"])
 wrong("in this process", ("num_workers=config.workers", "num_workers=0"), says=["num_workers is config.workers"])
 wrong(
     "rebatches",
-    """
-    def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        return DataLoader(
-            data,
-            sampler=sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
-            batch_size=config.batch,
-            num_workers=config.workers,
-            pin_memory=device.type == "cuda",
-            generator=torch.Generator().manual_seed(config.seed),
-        )
-    """,
+    (
+        "batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],",
+        """
+        sampler=sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
+        batch_size=config.batch,
+        """,
+    ),
     says=["in this order"],
 )
 wrong(
     "shuffles",
-    """
-    def loader(data: Dataset, config: Config, first: int, last: int, device: torch.device) -> DataLoader:
-        return DataLoader(
-            data,
-            sampler=torch.utils.data.SubsetRandomSampler(
-                sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
-                generator=torch.Generator(),
-            ),
-            batch_size=config.batch,
-            num_workers=config.workers,
-            pin_memory=device.type == "cuda",
-            generator=torch.Generator().manual_seed(config.seed),
-        )
-    """,
+    (
+        "batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],",
+        """
+        sampler=torch.utils.data.SubsetRandomSampler(
+            sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
+            generator=torch.Generator(),
+        ),
+        batch_size=config.batch,
+        """,
+    ),
     says=["in this order"],
 )
 wrong(
@@ -313,28 +293,7 @@ wrong(
     ("(logits.argmax(-1) == y).sum().item", "(logits.argmax(-1) == y).sum"),
     says=["plain floats"],
 )
-wrong(
-    "with a graph",
-    """
-    def evaluate(
-        model: nn.Module, data: Dataset, batch: int, precision: str, device: torch.device
-    ) -> dict[str, float]:
-        was_training = model.training
-        model.eval()
-        loss, right, targets = 0.0, 0, 0
-        if True:
-            for x, y in DataLoader(data, batch_size=batch, generator=torch.Generator()):
-                with autocast(device, precision):
-                    logits = model(x.to(device))
-                logits, y = logits.float().flatten(0, -2), y.to(device).flatten()
-                loss += F.cross_entropy(logits, y, reduction="sum").item()
-                right += (logits.argmax(-1) == y).sum().item()
-                targets += y.numel()
-        model.train(was_training)
-        return {"loss": loss / targets, "accuracy": right / targets}
-    """,
-    says=["torch.no_grad"],
-)
+wrong("with a graph", ("with torch.no_grad():", "if True:"), says=["torch.no_grad"])
 right(
     "without a loader",
     """
@@ -862,50 +821,46 @@ wrong(
 )
 wrong(
     "saves before the record",
-    """
-    def train(run: Run, data: Dataset, val: Dataset, folder: Path) -> None:
-        config = run.config
-        batches = iter(loader(data, config, run.step, config.steps, run.device))
-        for step in range(run.step, config.steps):
-            asked = time.perf_counter()
-            x, y = next(batches)
-            came = time.perf_counter()
-            x, y = (tensor.to(run.device, non_blocking=True) for tensor in (x, y))
-            record = {"step": step, **train_step(run, x, y), "targets": y.numel()}
-            record |= {"waited": came - asked, "seconds": time.perf_counter() - asked}
-            record["bytes"] = peak_memory_bytes(run.device)
-            made, last = step + 1, step + 1 == config.steps
-            if last or made % config.val_every == 0:
-                scores = evaluate(run.model, val, config.batch, config.precision, run.device)
-                record |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
-            if last or made % config.save_every == 0:
-                save(run, folder / f"{run.step + 1}.pt")
-            run.log.append(record)
-    """,
+    (
+        "run.log.append(record)",
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step + 1}.pt")
+        run.log.append(record)
+        """,
+    ),
+    (
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
+        """,
+        "",
+    ),
     says=["appended before the save"],
 )
 wrong(
     "val after the save",
-    """
-    def train(run: Run, data: Dataset, val: Dataset, folder: Path) -> None:
-        config = run.config
-        batches = iter(loader(data, config, run.step, config.steps, run.device))
-        for step in range(run.step, config.steps):
-            asked = time.perf_counter()
-            x, y = next(batches)
-            came = time.perf_counter()
-            x, y = (tensor.to(run.device, non_blocking=True) for tensor in (x, y))
-            record = {"step": step, **train_step(run, x, y), "targets": y.numel()}
-            record |= {"waited": came - asked, "seconds": time.perf_counter() - asked}
-            record["bytes"] = peak_memory_bytes(run.device)
-            made, last = step + 1, step + 1 == config.steps
-            run.log.append(record)
-            if last or made % config.save_every == 0:
-                save(run, folder / f"{run.step}.pt")
-            if last or made % config.val_every == 0:
-                scores = evaluate(run.model, val, config.batch, config.precision, run.device)
-                run.log[-1] |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
-    """,
+    (
+        """
+        if last or made % config.val_every == 0:
+            scores = evaluate(run.model, val, config.batch, config.precision, run.device)
+            record |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
+        """,
+        "",
+    ),
+    (
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
+        """,
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
+        if last or made % config.val_every == 0:
+            scores = evaluate(run.model, val, config.batch, config.precision, run.device)
+            run.log[-1] |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
+        """,
+    ),
     says=["its val included"],
 )
 wrong("validates all at once", ("config.batch", "len(val)"), says=["config.batch"])

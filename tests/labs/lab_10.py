@@ -713,29 +713,12 @@ wrong, right = LAB.task("diagnose")
 
 wrong(
     "all diseases of a layer",
-    """
-    def diagnose(model, x, y):
-        gradients = triage(model, lambda m: F.cross_entropy(m(x), y))
-        signs = [sign for sign in vital_signs(model, x) if isinstance(model.get_submodule(sign["name"]), nn.Linear)]
-        without = [sign["name"] for sign in signs if gradients[sign["name"] + ".weight"] == "none"]
-        found = []
-        for sign in signs:
-            name, rms_in, rms_out = sign["name"], sign["rms_in"], sign["rms_out"]
-            fed = sign["sound_in"] and rms_in > 0
-            if fed and not sign["sound_out"]:
-                found.append((name, "broken"))
-            elif fed and sign["largest"] <= 0 < rms_out:
-                found.append((name, "dead"))
-            elif fed and rms_out > 100 * rms_in:
-                found.append((name, "exploding"))
-            elif fed and rms_out < rms_in / 100:
-                found.append((name, "fading"))
-            elif gradients[name + ".weight"] == "frozen":
-                found.append((name, "frozen"))
-            if name in without[-1:]:
-                found.append((name, "cut"))
-        return found
-    """,
+    (
+        'without = [sign["name"] for sign in signs if gradients[f"{sign[\'name\']}.weight"] == "none"]',
+        'without = [sign["name"] for sign in signs if gradients[sign["name"] + ".weight"] == "none"]',
+    ),
+    ('elif gradients[f"{name}.weight"] == "frozen":', 'elif gradients[name + ".weight"] == "frozen":'),
+    ("elif without and name == without[-1]:", "if name in without[-1:]:"),
     says=["one disease for a layer"],
 )
 wrong(
@@ -929,23 +912,6 @@ wrong(
     says=["no more and no fewer"],
 )
 wrong(
-    "new weights for all",
-    """
-    def cure(model, x, y):
-        record = []
-        for _ in range(10):
-            found = diagnose(model, x, y)
-            if not found:
-                return record
-            record += found
-            for place, disease in found:
-                treat(model, place, disease)
-            treat(model, "head", "dead")
-        raise RuntimeError(f"still ill: {found}")
-    """,
-    says=["the weights of a healthy layer changed"],
-)
-wrong(
     "one round",
     """
     def cure(model, x, y):
@@ -1020,6 +986,18 @@ wrong(
     says=["with the name of a layer that is still ill"],
 )
 wrong(
+    "new weights for all",
+    (
+        'raise RuntimeError(f"still ill: {found}")',
+        """
+            treat(model, "head", "dead")
+        raise RuntimeError(f"still ill: {found}")
+        """,
+    ),
+    of=another_way,
+    says=["the weights of a healthy layer changed"],
+)
+wrong(
     "sorted",
     ("return record", "return sorted(record, reverse=True)"),
     of=another_way,
@@ -1031,30 +1009,6 @@ wrong("the last round only", ("record += found", "record = found"), of=another_w
 
 wrong, right = LAB.task("divide")
 
-wrong(
-    "idle from first to last phase",
-    """
-    def divide(spans):
-        ((start, stop),) = [(a, b) for kind, _, a, b in spans if kind == "step"]
-        parts = {name: 0 for name in ("data", "forward", "backward", "optimizer")}
-        for kind, name, a, b in spans:
-            if kind == "phase":
-                parts[name] += b - a
-        parts["idle"] = (
-            max(b for k, _, a, b in spans if k == "phase")
-            - min(a for k, _, a, b in spans if k == "phase")
-            - sum(parts.values())
-        )
-        covered, reached = 0, start
-        for a, b in sorted((a, b) for kind, _, a, b in spans if kind == "operator"):
-            b = min(b, stop)
-            covered += max(0, b - max(a, reached))
-            reached = max(reached, b)
-        parts["operators"] = covered
-        return parts
-    """,
-    says=["idle is what of the step lies in no phase"],
-)
 wrong(
     "only phases that came",
     """
@@ -1110,6 +1064,21 @@ def divide(spans):
     return parts
 """
 
+wrong(
+    "idle from first to last phase",
+    (
+        'parts["idle"] = stop - start - sum(parts.values())',
+        """
+        parts["idle"] = (
+            max(b for k, _, a, b in spans if k == "phase")
+            - min(a for k, _, a, b in spans if k == "phase")
+            - sum(parts.values())
+        )
+        """,
+    ),
+    of=another_way,
+    says=["idle is what of the step lies in no phase"],
+)
 wrong(
     "idle is without operators",
     ("parts.values()", '(b - a for kind, _, a, b in spans if kind == "operator")'),

@@ -152,66 +152,33 @@ wrong, right = LAB.task("batches")
 
 wrong(
     "draw with replacement",
-    """
-    def split(n, held, seed):
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        return order[held:], order[:held]
-
-
-    def batches(x, y, size, seed):
+    (
+        """
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for piece in order.split(size):
+        """,
+        """
         order = torch.randint(0, len(x), (len(x),), generator=torch.Generator().manual_seed(seed))
         for start in range(0, len(x), size):
             piece = order[start : start + size]
-            yield x[piece], y[piece]
-    """,
+        """,
+    ),
     says=["exactly once in an epoch"],
 )
 wrong(
-    "drop the rest",
+    "seed the global generator",
     (
         """
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
         for piece in order.split(size):
-            yield x[piece], y[piece]
         """,
         """
-        for start in range(0, len(x) - size + 1, size):
-            piece = order[start : start + size]
-            yield x[piece], y[piece]
-        """,
-    ),
-    says=["neither dropped nor filled up"],
-)
-wrong(
-    "in the order of the file",
-    """
-    def split(n, held, seed):
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        return order[held:], order[:held]
-
-
-    def batches(x, y, size, seed):
-        order = torch.arange(len(x))
-        for start in range(0, len(x), size):
-            piece = order[start : start + size]
-            yield x[piece], y[piece]
-    """,
-    says=["shuffle"],
-)
-wrong(
-    "seed the global generator",
-    """
-    def split(n, held, seed):
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        return order[held:], order[:held]
-
-
-    def batches(x, y, size, seed):
         torch.manual_seed(seed)
         order = torch.randperm(len(x))
         for start in range(0, len(x), size):
             piece = order[start : start + size]
-            yield x[piece], y[piece]
-    """,
+        """,
+    ),
     says=["is global"],
 )
 wrong(
@@ -261,6 +228,32 @@ wrong(
             yield x[piece], y[piece]
     """,
     says=["cut one torch.randperm(n) in two"],
+)
+
+another_way = """
+def split(n, held, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return order[held:], order[:held]
+
+
+def batches(x, y, size, seed):
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    for start in range(0, len(x), size):
+        piece = order[start : start + size]
+        yield x[piece], y[piece]
+"""
+
+wrong(
+    "drop the rest",
+    ("range(0, len(x), size)", "range(0, len(x) - size + 1, size)"),
+    of=another_way,
+    says=["neither dropped nor filled up"],
+)
+wrong(
+    "in the order of the file",
+    ("torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))", "torch.arange(len(x))"),
+    of=another_way,
+    says=["shuffle"],
 )
 
 # Task 4 · Judge
@@ -650,24 +643,8 @@ wrong(
 )
 wrong(
     "at full size",
-    """
-    def my_layers():
-        return [
-            ("conv", 16, 5, 1, 2),
-            ("relu",),
-            ("pool", 2),
-            ("conv", 32, 3, 2, 1),
-            ("relu",),
-            ("flatten",),
-            ("linear", 128),
-            ("relu",),
-            ("linear", 10),
-        ]
-
-
-    def my_stages():
-        return [(96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 2e-3)]
-    """,
+    ('("conv", 16, 5, 2, 2),', '("conv", 16, 5, 1, 2),'),
+    ('("conv", 32, 3, 2, 1),', '("pool", 2),\n("conv", 32, 3, 2, 1),'),
     says=["halve the picture earlier"],
 )
 wrong("forgets the classes", ('("linear", 10)', '("linear", 9)'), says=["the last layer is"])

@@ -365,38 +365,9 @@ wrong(
 )
 wrong(
     "inference mode at the end",
-    """
-    def train(model, optimizer, batches, held_out, epochs: int, compile) -> dict:
-        rows = []
-        loss_of = compile(lambda x, y: F.cross_entropy(model(x), y))
-
-        def validate(off=torch.no_grad) -> float:
-            model.eval()
-            total = count = 0
-            with off():
-                for x, y in held_out:
-                    rows.append(len(x))
-                    total += loss_of(x.float(), y).item() * len(y)
-                    count += len(y)
-            return total / count
-
-        history = {"train": [], "valid": [], "rows": rows}
-        for _ in range(epochs):
-            model.train()
-            total = count = 0
-            for x, y in batches:
-                rows.append(len(x))
-                optimizer.zero_grad()
-                loss = loss_of(x, y)
-                loss.backward()
-                optimizer.step()
-                total += loss.item() * len(y)
-                count += len(y)
-            history["train"].append(total / count)
-            history["valid"].append(validate())
-        history["final"] = validate(torch.inference_mode)
-        return history
-    """,
+    ("def validate() -> float:", "def validate(off=torch.no_grad) -> float:"),
+    ("with torch.no_grad():", "with off():"),
+    ('history["final"] = validate()', 'history["final"] = validate(torch.inference_mode)'),
     says=["inference_mode is not no_grad"],
 )
 wrong(
@@ -524,32 +495,16 @@ wrong, right = LAB.task("fault")
 wrong("absolute", ("rounding * b.norm()", "rounding"), says=["Each tensor is compared with its own norm"])
 wrong(
     "all tensors in one",
-    """
-    def stage_at_fault(step, backends: dict, rounding: float = 1e-5) -> str | None:
-        def alike(a: Tensor, b: Tensor) -> bool:
-            if a.shape != b.shape:
-                return False
-            finite = a.isfinite() & b.isfinite()
-            if not (finite | (a == b) | (a.isnan() & b.isnan())).all():
-                return False
-            a, b = a[finite].double(), b[finite].double()
-            return bool((a - b).norm() <= rounding * b.norm())
-
-        plain = step(lambda function: function)
-        for name, backend in backends.items():
-            torch.compiler.reset()
-            try:
-                tensors = step(lambda function, backend=backend: torch.compile(function, backend=backend))
-            except Exception:
-                return name
-            if (
-                len(tensors) != len(plain)
-                or [a.shape for a in tensors] != [b.shape for b in plain]
-                or not alike(torch.cat([a.flatten() for a in tensors]), torch.cat([b.flatten() for b in plain]))
-            ):
-                return name
-        return None
-    """,
+    (
+        "if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):",
+        """
+        if (
+            len(tensors) != len(plain)
+            or [a.shape for a in tensors] != [b.shape for b in plain]
+            or not alike(torch.cat([a.flatten() for a in tensors]), torch.cat([b.flatten() for b in plain]))
+        ):
+        """,
+    ),
     says=["Each tensor is compared with its own norm"],
 )
 wrong(
@@ -791,23 +746,10 @@ wrong, right = LAB.task("elsewhere")
 wrong("first line of stderr", ("-1", "0"), says=["raise with the last line"])
 wrong(
     "first load only",
-    '''
-    def elsewhere(file, loads: list[tuple]) -> list[Tensor]:
-        code = f"""
-    import torch
-    torch.set_num_threads(1)
-    model = torch.export.load({str(Path(file).resolve())!r}).module()
-    with torch.no_grad():
-        torch.save([model(*torch.load("loads.pt")[0])], "outputs.pt")
-    """
-        with tempfile.TemporaryDirectory() as folder:
-            torch.save(loads, Path(folder) / "loads.pt")
-            command = [sys.executable, "-I", "-c", code]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-            return torch.load(Path(folder) / "outputs.pt")
-    ''',
+    (
+        'torch.save([model(*load) for load in torch.load("loads.pt")], "outputs.pt")',
+        'torch.save([model(*torch.load("loads.pt")[0])], "outputs.pt")',
+    ),
     says=["one output for each load"],
 )
 wrong(
@@ -822,23 +764,10 @@ wrong(
 )
 wrong(
     "relative path",
-    '''
-    def elsewhere(file, loads: list[tuple]) -> list[Tensor]:
-        code = f"""
-    import torch
-    torch.set_num_threads(1)
-    model = torch.export.load({str(file)!r}).module()
-    with torch.no_grad():
-        torch.save([model(*load) for load in torch.load("loads.pt")], "outputs.pt")
-    """
-        with tempfile.TemporaryDirectory() as folder:
-            torch.save(loads, Path(folder) / "loads.pt")
-            command = [sys.executable, "-I", "-c", code]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-            return torch.load(Path(folder) / "outputs.pt")
-    ''',
+    (
+        "model = torch.export.load({str(Path(file).resolve())!r}).module()",
+        "model = torch.export.load({str(file)!r}).module()",
+    ),
     says=["Path(file).resolve()"],
 )
 wrong("returncode not looked at", ("if done.returncode:", "if False:"), says=["look at the returncode"])

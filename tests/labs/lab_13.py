@@ -11,16 +11,14 @@ wrong, right = LAB.task("around")
 
 wrong(
     "all receive first",
-    """
-    def around(link, own: Tensor) -> list[Tensor]:
-        everyones = [own] * link.world
-        for step in range(link.world - 1):
-            place = (link.rank - step) % link.world
-            came = link.receive(like=own)
-            link.send(everyones[place])
-            everyones[place - 1] = came
-        return everyones
-    """,
+    (
+        "place = (link.rank - step) % link.world",
+        """
+        place = (link.rank - step) % link.world
+        came = link.receive(like=own)
+        """,
+    ),
+    ("everyones[place - 1] = link.receive(like=own)", "everyones[place - 1] = came"),
     says=["send first, then receive", "waits for a message that never comes"],
 )
 wrong("always its own", ("everyones[place]", "own"), says=["it was passed on"])
@@ -280,19 +278,7 @@ wrong(
 )
 wrong("rank 0 receives too", ("link.rank > 0", "link.world > 1"), says=["never comes", "rank 0 sends only"])
 wrong("stops at rank 1", ("link.rank < link.world - 1", "link.rank == 0 and link.world > 1"), says=["never comes"])
-wrong(
-    "with gradients",
-    """
-    def broadcast(link, tensors: list[Tensor]) -> None:
-        if True:
-            for tensor in tensors:
-                if link.rank > 0:
-                    tensor.copy_(link.receive(like=tensor))
-                if link.rank < link.world - 1:
-                    link.send(tensor)
-    """,
-    says=["inside torch.no_grad()"],
-)
+wrong("with gradients", ("with torch.no_grad():", "if True:"), says=["inside torch.no_grad()"])
 right(
     "rank by rank",
     """
@@ -537,27 +523,24 @@ wrong("gradients pile up", ("p.grad = None", ""), says=["gradients away after ea
 wrong("its own loss", ("all_reduce(link, total)", "total *= link.world"), says=["the whole batch's"])
 wrong(
     "loss after the step",
-    """
-    def train(
-        link, model, x: Tensor, y: Tensor, order: Tensor, batch: int, lr: float, capacity: int
-    ) -> list[float]:
-        data_parallel(link, model, capacity)
-        losses = []
-        for rows in order.split(batch):
-            share = rows[link.rank :: link.world]
-            loss = (model(x[share]) - y[share]).square().sum() * link.world / y[rows].numel()
-            loss.backward()
-            with torch.no_grad():
-                for p in model.parameters():
-                    if p.grad is not None:
-                        p -= lr * p.grad
-                        p.grad = None
+    (
+        """
+        total = loss.detach().view(1).clone()
+        all_reduce(link, total)
+        losses.append(total.item() / link.world)
+        """,
+        "",
+    ),
+    (
+        "return losses",
+        """
                 loss = (model(x[share]) - y[share]).square().sum() * link.world / y[rows].numel()
             total = loss.detach().view(1).clone()
             all_reduce(link, total)
             losses.append(total.item() / link.world)
         return losses
-    """,
+        """,
+    ),
     says=["before the step"],
 )
 wrong(

@@ -9,15 +9,17 @@ A lab's file lists its misconceptions, task by task:
     wrong("product slopes swapped", ("(self, other.data)", "(self, self.data)"), says=["result = a * b", "b's number"])
     right("with one line for both kinds", '''…the whole cell…''')
 
-A change is a pair (what stands in the solution's cell, what the student has there: "" for nothing); there may be several. A
-text alone is the student's whole cell. `of`: the changes are made in this code, another way to write it that is as right.
+A change is a pair (what stands in the solution's cell, what the student has there: "" for nothing); there may be
+several. A text alone is the student's whole cell. `of`: the changes are made in this code, another way to write it that
+is as right.
 
-What is to be replaced must occur exactly once in the code, which is the solution's without its marks. Of a snippet of several
-lines all but the first are indented as far as the line it begins in, and a new text is indented in the same way. A text that
-begins with a line break is dedented first.
+What is to be replaced must occur exactly once in the code, which is the solution's without its marks. Of a snippet of
+several lines all but the first are indented as far as the line it begins in, and a new text is indented in the same
+way. A text that begins with a line break is dedented first.
 
-`says`: parts of the message with which the task's check fails. A right variant passes the checks of its task and, together
-with right variants of other tasks, those of the tasks that need it; `alone`: it is so slow that it passes the first alone.
+`says`: parts of the message with which the task's check fails. A right variant passes the checks of its task and,
+together with right variants of other tasks, those of the tasks that need it; `alone`: it is so slow that it passes only
+the first.
 """
 
 import importlib

@@ -29,15 +29,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import clip_grad_norm_
 
 from utils import napkin
-from utils.batches import Order, batches
 from utils.data import TensorData, Windows, fashion_mnist
+from utils.data.order import Order, batches
 from utils.device import autocast, fingerprint, pick_device, synchronize
 from utils.facts import MODELS, ModelShape, find_processor, gpt_shape
 from utils.loop import Config, evaluate, train
+from utils.loop.metrics import cross_entropy_sum
+from utils.loop.optim import lr_factor
 from utils.measure import LiveBytes, time_paired
-from utils.metrics import cross_entropy_sum
 from utils.models import GPT
-from utils.updates import lr_factor
 
 VOCABULARY = 50_304  # GPT-2's 50,257, rounded up to a multiple of 128, as tensor cores like it
 SHAPES = {

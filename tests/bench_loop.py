@@ -35,8 +35,8 @@ from peers.job import CLIP, DECAY, LR, Job, Loop
 from utils.data import TensorData
 from utils.device import git_commit
 from utils.loop import Config, train
+from utils.loop.optim import lr_factor
 from utils.models import GPT, MLP
-from utils.updates import lr_factor
 
 FIRST = 20  # steps that are not counted
 

@@ -3,9 +3,9 @@
 import ast
 from pathlib import Path
 
-import utils
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
+import utils
 
 # The order to read them in; a module imports only those above it. utils/course is imported by nothing.
 # Pictures are a package of their own (utils/figures), which imports none of these, and which only calculators import.
@@ -52,7 +52,7 @@ def test_imports_run_downwards_only():
 
 def test_the_walk_sees_an_arrow_that_runs_up(tmp_path):
     bad = tmp_path / "facts.py"
-    bad.write_text("def f():\n    from utils.loop import train\n    import utils.course.ledger\n")
+    bad.write_text("def f():\n    from utils.loop import train\n    import utils.course.notebooks.ledger\n")
     assert imported(bad) == {"loop", "course"}
     assert arrows_up(ORDER, {"facts": imported(bad)}) != []
 

@@ -15,7 +15,7 @@ from fast_images import REACH, Augment
 
 from utils.facts import gpt_shape
 from utils.loop import Config
-from utils.metrics import cross_entropy_sum
+from utils.loop.metrics import cross_entropy_sum
 
 BENCH = Path(bench_gpu.__file__)
 CPU = torch.device("cpu")

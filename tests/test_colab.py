@@ -9,15 +9,16 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import alone
 import nbformat
 import pytest
+from helpers import fake_colab
+from helpers.paths import ROOT
 
 from utils import colab
-from utils.course import badges, static
-from utils.course.notebook import load, read, text_of
+from utils.course.lint import lectures
+from utils.course.notebooks import colab_links
+from utils.course.notebooks.notebook import load, read, text_of
 
-ROOT = Path(__file__).parents[1]
 REPOSITORY = "someone/their-course"
 ADDRESS = f"https://github.com/{REPOSITORY}"
 MISSING = ("einops", "nvidia-ml-py")
@@ -42,7 +43,7 @@ IN_COLAB = "sys.modules['google.colab'] = types.ModuleType('google.colab')"
 
 @pytest.mark.parametrize("address", ["", ADDRESS])
 def test_at_home_the_cell_does_nothing(tmp_path, address):
-    done = run_cell(badges.cell_source("notebooks", address), tmp_path)
+    done = run_cell(colab_links.cell_source("notebooks", address), tmp_path)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", ""), (
         "nothing imported, printed or changed"
     )
@@ -50,7 +51,7 @@ def test_at_home_the_cell_does_nothing(tmp_path, address):
 
 
 def test_without_an_address_the_cell_says_what_to_do(tmp_path):
-    done = run_cell(badges.cell_source("notebooks", ""), tmp_path, IN_COLAB)
+    done = run_cell(colab_links.cell_source("notebooks", ""), tmp_path, IN_COLAB)
     assert f"the course is not in {tmp_path.resolve()}/course: clone or upload it there" in done.stderr.splitlines()[-1]
 
 
@@ -126,9 +127,9 @@ def test_where_pip_fails_its_words_are_shown(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_nothing_that_is_there_gives_way_to_what_is_missing(tmp_path):
-    python = alone.stand_in(tmp_path, without=("nvidia-ml-py",))
-    alone.made_up_wheel("missing", "1.0", tmp_path, needs="einops==0.0.7")
-    alone.made_up_wheel("einops", "0.0.7", tmp_path)
+    python = fake_colab.stand_in(tmp_path, without=("nvidia-ml-py",))
+    fake_colab.made_up_wheel("missing", "1.0", tmp_path, needs="einops==0.0.7")
+    fake_colab.made_up_wheel("einops", "0.0.7", tmp_path)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     call = [python, "-c", "from utils.colab import install; install(['missing==1.0'])"]
     done = subprocess.run(call, env=environment, capture_output=True, text=True)
@@ -149,8 +150,9 @@ def imports_of(sources: list[str]) -> set[str]:
 
 def test_what_notebooks_import_is_needed_and_pinned():
     books = [path for folder in ("notebooks", "solutions") for path in (ROOT / folder).glob("*.ipynb")]
-    cells = [static.tree_of(cell) for path in books for cell in read(path).code]
-    files = [path.read_text() for folder in ("utils", "utils/figures") for path in (ROOT / folder).glob("*.py")]
+    cells = [lectures.tree_of(cell) for path in books for cell in read(path).code]
+    package = (path for path in (ROOT / "utils").rglob("*.py") if "course" not in path.parts)
+    files = [path.read_text() for path in package]
     packages = metadata.packages_distributions()
     found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
     assert {"torch", "einops"} <= found
@@ -172,9 +174,9 @@ def test_the_versions_of_torch_are_those_that_the_requirements_name():
 def course(tmp_path_factory):
     """The course, in a repository that has the address ADDRESS: (its folder, a bare clone of it)."""
     folder = tmp_path_factory.mktemp("repository")
-    copy = alone.repository(folder / "course")
-    badges.badges(REPOSITORY, copy)
-    return copy, alone.bare_clone(copy, folder / "course.git")
+    copy = fake_colab.repository(folder / "course")
+    colab_links.badges(REPOSITORY, copy)
+    return copy, fake_colab.bare_clone(copy, folder / "course.git")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -185,22 +187,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_badges_come_and_go(tmp_path, capsys):
-    copy = alone.repository(tmp_path / "course")
-    badges.badges("", copy)
+    copy = fake_colab.repository(tmp_path / "course")
+    colab_links.badges("", copy)
     without = contents(copy)
-    badges.badges(REPOSITORY, copy)
+    colab_links.badges(REPOSITORY, copy)
     badged = contents(copy)
     changed = {name for name in badged if badged[name] != without[name]}
     notebooks = {name for name in badged if re.fullmatch(r"(notebooks|solutions|labs)/\w+\.ipynb", name)}
     assert changed == {"pyproject.toml", "README.md", *notebooks} and badged.keys() == without.keys()
-    assert badges.address_of(copy) == ADDRESS
+    assert colab_links.address_of(copy) == ADDRESS
     capsys.readouterr()
-    badges.badges(REPOSITORY, copy)
-    badges.badges(None, copy)
+    colab_links.badges(REPOSITORY, copy)
+    colab_links.badges(None, copy)
     assert contents(copy) == badged and capsys.readouterr().out == "", "a second time nothing is left to do"
-    badges.badges("another/one", copy)
+    colab_links.badges("another/one", copy)
     assert not any(REPOSITORY.encode() in text for text in contents(copy).values())
-    badges.badges("", copy)
+    colab_links.badges("", copy)
     assert contents(copy) == without, "and away again, to the byte"
 
 
@@ -221,8 +223,8 @@ def test_every_link_leads_to_a_notebook_and_every_lecture_and_lab_has_one(course
 
 
 def test_without_an_address_there_is_no_link_to_colab(tmp_path):
-    copy = alone.repository(tmp_path / "course")
-    badges.badges("", copy)
+    copy = fake_colab.repository(tmp_path / "course")
+    colab_links.badges("", copy)
     kept = {name: text for name, text in contents(copy).items() if not name.startswith("utils/")}
     assert not any(b"colab.research" in text or b"Open in Colab]" in text for text in kept.values())
 
@@ -231,7 +233,7 @@ def test_without_an_address_there_is_no_link_to_colab(tmp_path):
 def test_what_is_no_repository_is_refused(name, tmp_path):
     (tmp_path / "pyproject.toml").write_text("")
     with pytest.raises(ValueError, match="is no repository: name it as owner/name"):
-        badges.badges(name, tmp_path)
+        colab_links.badges(name, tmp_path)
     assert (tmp_path / "pyproject.toml").read_text() == ""
 
 
@@ -253,8 +255,8 @@ def lacking(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lacking")
     (folder / "wheels").mkdir()
     for name in MISSING:
-        alone.wheel_of(name, folder / "wheels")
-    python = alone.stand_in(folder, without=MISSING)
+        fake_colab.wheel_of(name, folder / "wheels")
+    python = fake_colab.stand_in(folder, without=MISSING)
     return python, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "wheels")}
 
 
@@ -290,7 +292,7 @@ def test_a_lecture_alone_where_packages_are_missing(course, lacking, tmp_path):
     python, surroundings = lacking
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
     assert own_packages(python) == set()
-    book = alone.run_alone(path, python, tmp_path, surroundings | alone.redirected(ADDRESS, clone))
+    book = fake_colab.run_alone(path, python, tmp_path, surroundings | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
     assert all(cell.execution_count for cell in book.cells if cell.cell_type == "code" and cell.source.strip())
     pins = colab.pins_of((ROOT / "requirements.txt").read_text())
@@ -313,7 +315,7 @@ def test_a_lab_alone_run_twice_is_fetched_once_and_found_by_processes(course, la
     notebook = sorted((copy / "labs").glob("*.ipynb"))[1]
     again = text_of(load(notebook)["cells"][1]["source"])
     path = fresh(tmp_path / "content", notebook, "open('../mine', 'w').close()", again, WHERE, CHILD)
-    book = alone.run_alone(path, python, tmp_path, surroundings | alone.redirected(ADDRESS, clone))
+    book = fake_colab.run_alone(path, python, tmp_path, surroundings | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
     home = tmp_path.resolve() / "content" / "course"
     assert told(book.cells[4]) == f"{home}/labs {home}/utils/__init__.py\n"
@@ -324,9 +326,9 @@ def test_a_lab_alone_run_twice_is_fetched_once_and_found_by_processes(course, la
 @pytest.mark.slow
 def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
     copy, clone = course
-    python = alone.stand_in(tmp_path, torch="2.9.0+cu126")
+    python = fake_colab.stand_in(tmp_path, torch="2.9.0+cu126")
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
-    book = alone.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | alone.redirected(ADDRESS, clone))
+    book = fake_colab.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
     assert told(book.cells[1]).startswith("torch 2.9.0+cu126 is here and stays. The course is tested with torch 2.11,")
     assert own_packages(python) == set()
@@ -336,7 +338,7 @@ def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
 def test_where_the_repository_cannot_be_fetched_the_cell_says_so(course, lacking, tmp_path):
     copy, _ = course
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb", WHERE)
-    book = alone.run_alone(path, lacking[0], tmp_path, alone.redirected(ADDRESS, tmp_path / "nothing.git"))
+    book = fake_colab.run_alone(path, lacking[0], tmp_path, fake_colab.redirected(ADDRESS, tmp_path / "nothing.git"))
     home = tmp_path.resolve() / "content" / "course"
     assert "nothing.git" in told(book.cells[1]), "git's own words"
     assert errors(book)[0].startswith(

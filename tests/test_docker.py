@@ -7,20 +7,19 @@ import fnmatch
 import json
 import os
 import re
-import shlex
 import shutil
 import string
 import subprocess
 import sys
 from pathlib import Path
 
-import alone
 import pytest
+from helpers import fake_colab
+from helpers.paths import ROOT
 
 from utils.colab import pins_of
 from utils.device import git_commit
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -113,28 +112,6 @@ def test_make_image_passes_the_commit_in():
     assert "COMMIT" in rest_of("ARG") and any("COURSE_COMMIT=$COMMIT" in rest for rest in rest_of("ENV"))
 
 
-DOCKER = re.findall(r"^docker run (.*)$", README, re.MULTILINE)
-
-
-@pytest.mark.parametrize("line", DOCKER)
-def test_what_the_readme_has_docker_run_is_a_command_of_the_course(line):
-    """Not run by Docker: what follows the image's name is asked for its help, or is a target of make."""
-    words = shlex.split(line)
-    command = words[words.index("honest-training-loop") + 1 :] or ["make", "run"]
-    if command[0] == "make":
-        subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, check=True)
-    else:
-        assert command[:4] == ["python", "-m", "utils", "train"]
-        done = subprocess.run([sys.executable, *command[1:], "--help"], cwd=ROOT, capture_output=True, check=True)
-        assert b"--save-every" in done.stdout
-
-
-def test_the_readme_shows_both_commands():
-    assert any("utils train" in line for line in DOCKER) and any(
-        line.endswith("honest-training-loop") for line in DOCKER
-    )
-
-
 # What it does
 
 
@@ -173,7 +150,7 @@ def image(tmp_path_factory):
     course, data = folder / "course", folder / "data"
     data.mkdir()
     (course / ".venv").mkdir(parents=True)
-    found = alone.packages(folder / "found")
+    found = fake_colab.packages(folder / "found")
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "PIP_NO_INDEX": "1"}
     environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COMMIT": COMMIT}  # 0: pip's word for no isolation
     for word, rest in STEPS[AT_USER:]:
@@ -226,7 +203,7 @@ def test_a_run_in_the_image_knows_its_commit(image):
     assert not (course / ".git").exists()
     done = run("python -m utils train --run runs/a --data spiral --steps 3 --lr 0.01", course, environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((course / "runs/a/run.json").read_text())["legs"][0]["fingerprint"]
+    told = json.loads((course / "runs/a/run.json").read_text())["sessions"][0]["fingerprint"]
     assert (told["commit"], told["dirty"]) == (COMMIT, False)
     where = run("python -c 'import utils; print(utils.__file__)'", course / "notebooks", environment)
     assert where.stdout.strip() == str(course / "utils/__init__.py")

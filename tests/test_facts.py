@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from utils import facts, files
+from utils import facts
+from utils.data import download
 
 
 def test_known_gpus_have_their_dense_figures():
@@ -186,7 +187,7 @@ def test_data_sets_have_as_many_examples_as_their_papers_say():
 def test_published_files_have_the_sizes_and_counts():
     if "COURSE_DATA" not in os.environ:
         pytest.skip("needs the published files: set COURSE_DATA")
-    folder = files.COURSE_ROOT / os.environ["COURSE_DATA"]
+    folder = download.COURSE_ROOT / os.environ["COURSE_DATA"]
     for file in (*facts.FASHION_MNIST.values(), facts.TINY_SHAKESPEARE):
         assert Path(folder, file.path).stat().st_size == file.size, file.path
     for part, count in [("train", facts.FASHION_MNIST_TRAIN), ("test", facts.FASHION_MNIST_TEST)]:

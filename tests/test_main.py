@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from utils.__main__ import add_train, main, option_of
-from utils.config import Config
+from utils.loop.config import Config
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from torch import nn
 
-from utils.config import CHOICES, Config, field_docs
-from utils.data import Splits, fashion_mnist, spiral, text_file, tiny_shakespeare
+from utils.data.datasets import Splits, fashion_mnist, spiral, text_file, tiny_shakespeare
 from utils.device import own_random_streams
-from utils.loop import Result, evaluate, train
+from utils.distributed.ranks import started
+from utils.loop.config import CHOICES, Config, field_docs
+from utils.loop.train import Result, evaluate, train
 from utils.models import CNN, GPT, MLP
-from utils.ranks import started
 
 MODELS = {
     "shakespeare": ("gpt",),

@@ -7,39 +7,76 @@ import re
 import subprocess
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
 
 
-def pick_device(name: str = "auto") -> torch.device:
-    """The device called `name`; "auto" is the first CUDA GPU if there is one, else the CPU.
+def accelerator() -> torch.device | None:
+    """What computes here besides the CPU, without a number: torch.device("cuda"), say; None if nothing does."""
+    return torch.accelerator.current_accelerator(check_available=True)
 
-    Raises ValueError for a device that this machine does not have.
+
+def is_accelerator(device: torch.device) -> bool:
+    """Whether `device` is this machine's accelerator, and not its CPU (or meta, which is nowhere).
+
+    Raises ValueError for an accelerator that this machine does not have.
+    """
+    if device.type in ("cpu", "meta"):
+        return False
+    here = accelerator()
+    if here is None or here.type != device.type:
+        has = f"it has {here.type}" if here else "it has no accelerator"
+        raise ValueError(f"device {str(device)!r} is not available here, {has}: try 'auto' or 'cpu'")
+    return True
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device called `name`; "auto" is the accelerator (a CUDA GPU, say) if there is one, else the CPU.
+
+    Never MPS, which has no float64: sums are kept in it.
+
+    Raises ValueError for a device that this machine does not have, or that has no float64.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        here = accelerator()
+        return torch.device("cpu") if here is None or here.type == "mps" else here
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.empty(0, device=device, dtype=torch.float64)
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:  # each backend has its own way to say no
         reason = str(error).splitlines()[0].split(". ")[0]  # what follows lists every backend that torch knows
         raise ValueError(f"device {name!r} is not available here ({reason}): try 'auto' or 'cpu'") from error
     return device
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until everything queued on `device` has run. A CPU has no queue."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    """Wait until everything queued on `device` has run; a CPU has no queue. ValueError for one that is not here."""
+    if is_accelerator(device):
+        torch.accelerator.synchronize(device)
+
+
+def ask_device(device: torch.device, what: str) -> object:
+    """What torch.cuda.<what>(device) is on CUDA, of any accelerator; None where its module has no such function.
+
+    Modules differ: torch.mps, for one, tells no peak of its memory.
+    """
+    function = getattr(torch.get_device_module(device), what, None)
+    return function and function(device)
+
+
+def copies_from_pinned(device: torch.device) -> bool:
+    """Whether `device` copies from page-locked memory without waiting. MPS shares the host's memory, and refuses to."""
+    return is_accelerator(device) and device.type != "mps"
 
 
 def memory_limit(device: torch.device) -> int | None:
     """Bytes of memory that `device` has in all, or that this process may use of them; None on meta, which needs none."""
     if device.type == "meta":
         return None
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
+    if is_accelerator(device) and (free_and_total := ask_device(device, "mem_get_info")):
+        return free_and_total[1]
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # a container's
         with suppress(OSError, ValueError):  # no such file, or the word "max"
@@ -55,24 +92,49 @@ def seed_everything(seed: int) -> None:
 
 
 def rng_state() -> dict:
-    """All global random streams as plain values and tensors, so that a file of them loads without running code."""
+    """All global random streams as plain values and tensors, so that a file of them loads without running code.
+
+    Those of an accelerator stand under its name: "cuda": [of each GPU].
+    """
     kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
         "python": random.getstate(),
+        **accelerator_rng_state(),
     }
 
 
 def set_rng_state(state: dict) -> None:
-    """Put back what rng_state() returned."""
+    """Put back what rng_state() returned, here or elsewhere: streams of devices that are not here are left out."""
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    set_accelerator_rng_state(state)
     kind, keys, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     random.setstate(state["python"])
+
+
+def accelerator_rng_state() -> dict[str, list[torch.Tensor]]:
+    """{"cuda": [random stream of each GPU]}, of whatever accelerator is here; {} where none is, or can be reached."""
+    device, module = _with_streams()
+    if device is None:
+        return {}
+    return {device.type: [module.get_rng_state(number) for number in range(module.device_count())]}
+
+
+def set_accelerator_rng_state(state: dict) -> None:
+    """Put back what accelerator_rng_state() returned, as far as those devices are here."""
+    device, module = _with_streams()
+    if device is not None:
+        for number, stream in zip(range(module.device_count()), state.get(device.type, []), strict=False):
+            module.set_rng_state(stream, number)
+
+
+def _with_streams() -> tuple[torch.device | None, ModuleType | None]:
+    """The accelerator and its module of torch. A process forked from one that has used it cannot reach it any more."""
+    device = accelerator()
+    module = torch.get_device_module(device) if device else None
+    return (None, None) if module is None or module._is_in_bad_fork() else (device, module)
 
 
 @contextmanager
@@ -119,7 +181,7 @@ def fingerprint(device: torch.device) -> dict:
         "python": platform.python_version(),
         "system": platform.platform(),
         "device": device.type,
-        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "hardware": (ask_device(device, "get_device_name") or device.type) if is_accelerator(device) else _cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         **git_commit(Path(__file__).parent),
@@ -162,7 +224,11 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing."""
+    """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing. ValueError where there is none."""
     if precision not in ("fp32", *AUTOCAST):
         raise ValueError(f"precision {precision!r} is unknown: choose one of fp32, {', '.join(AUTOCAST)}")
-    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=AUTOCAST[precision])
+    if precision == "fp32":
+        return nullcontext()
+    if not torch.amp.is_autocast_available(device.type):
+        raise ValueError(f"precision is {precision!r}, and device {device.type!r} has no autocast: choose fp32")
+    return torch.autocast(device.type, dtype=AUTOCAST[precision])

@@ -6,7 +6,7 @@ import time
 import pytest
 from browsing import problems_of, write_notebook
 
-from utils import calculators
+from utils.napkin import calculators
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOK = "notebooks/calculators.ipynb"
@@ -147,7 +147,7 @@ def test_a_broken_calculator_is_noticed(lab, page):
     notebook = "notebooks/broken_calculators.ipynb"
     classes = [source.split("(")[0].removeprefix("class ") for source in BROKEN.values()]
     shows = [f"{name}('matmul')" for name in [*classes, "calculators.Calculator"]]
-    write_notebook(lab.home / notebook, ["from utils import calculators", *BROKEN.values(), *shows])
+    write_notebook(lab.home / notebook, ["from utils.napkin import calculators", *BROKEN.values(), *shows])
     with lab.opened(page, notebook):
         lab.run_all(page)
         found = {}

@@ -1,6 +1,6 @@
 """A process that holds a student's code and answers questions over its pipes: what a grader does, without its sandbox.
 
-Frames of eight bytes for the length and one message of utils.wire each. {"cells": [(id, source), …]} runs these in a new
+Frames of eight bytes for the length and one message each. {"cells": [(id, source), …]} runs these in a new
 namespace; {"code": …, "inputs": {…}} evaluates. The answer is {"value": …} or {"raised": (kinds, text)}.
 """
 
@@ -8,14 +8,13 @@ import struct
 import subprocess
 import sys
 
-from utils import wire
-from utils.lab import Ask, described, evaluate, rebuilt
+from utils.lab import Ask, described, evaluate, plain_values, rebuilt
 
 LENGTH = struct.Struct(">Q")
 
 
 def send(stream, value) -> None:
-    message = wire.dump(value)
+    message = plain_values.dump(value)
     stream.write(LENGTH.pack(len(message)) + message)
     stream.flush()
 
@@ -23,7 +22,7 @@ def send(stream, value) -> None:
 def receive(stream):
     """The next value; None where the stream ends."""
     head = stream.read(LENGTH.size)
-    return wire.load(stream.read(*LENGTH.unpack(head))) if head else None
+    return plain_values.load(stream.read(*LENGTH.unpack(head))) if head else None
 
 
 class RemoteAsk(Ask):

@@ -1,15 +1,14 @@
 """Labs without a kernel: the code that a student has run by a check, and what the checks say of it."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from helpers import lab_worker
+from helpers.paths import ROOT
 
-from utils.course.labs import Lab, Task, read_lab
+from utils.course.notebooks.lab import Lab, Task, read_lab
 from utils.lab import Ask, check_names, described, rebuilt
 
-ROOT = Path(__file__).parents[2]
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
 LABS = {path.stem: read_lab(path) for path in SOLUTIONS}
 PASSED = "passed"

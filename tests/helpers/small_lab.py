@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from utils.course.badges import address_of, cell_source, title_source
-from utils.course.labs import Lab, read_lab
-from utils.course.tidy import METADATA, as_bytes
+from utils.course.notebooks.colab_links import address_of, cell_source, title_source
+from utils.course.notebooks.lab import Lab, read_lab
+from utils.course.notebooks.tidy import METADATA, as_bytes
 
 HINTS = "<details><summary>Hint</summary>\n\nRead.\n</details>\n" * 3
 DOUBLE = '''def double(x: int) -> int:

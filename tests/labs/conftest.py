@@ -1,6 +1,8 @@
-import pictures  # noqa: F401  (no window)
 import pytest
-from helpers import lab_worker
+from helpers import (
+    figure_text,  # noqa: F401  (no window)
+    lab_worker,
+)
 
 
 @pytest.fixture(scope="module")

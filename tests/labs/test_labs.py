@@ -2,9 +2,10 @@
 
 import papermill
 import pytest
-from helpers.labs import LABS, ROOT, SOLUTIONS, each_lab, failing, relying_on, unsolved
+from helpers.labs import LABS, SOLUTIONS, each_lab, failing, relying_on, unsolved
+from helpers.paths import ROOT
 
-from utils.course.notebook import load, text_of
+from utils.course.notebooks.notebook import load, text_of
 
 
 @pytest.mark.slow

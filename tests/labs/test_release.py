@@ -6,13 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.labs import ROOT, each_lab
+from helpers.labs import each_lab
+from helpers.paths import ROOT
 from helpers.small_lab import DOUBLE, SMALL, book
 
-from utils.course.labs import solution_lines, starter, without_solution
-from utils.course.notebook import load, text_of
-from utils.course.release import release
-from utils.course.tidy import as_bytes
+from utils.course.notebooks.lab import solution_lines, starter, without_solution
+from utils.course.notebooks.notebook import load, text_of
+from utils.course.notebooks.release import release
+from utils.course.notebooks.tidy import as_bytes
 
 
 def test_labs_are_what_the_solutions_make(capsys):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from utils.batches import Order, batches
+from utils.data.order import Order, batches
 
 CLIP, DECAY, LR = 0.25, 0.99, 1e-3
 

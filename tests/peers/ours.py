@@ -1,9 +1,9 @@
 """`train` of this course."""
 
 from peers.job import CLIP, LR, Trial
-from utils import checkpoint
-from utils.config import Config
+from utils.loop import checkpoint
 from utils.loop import train as train_honestly
+from utils.loop.config import Config
 
 USES = {"train": "run=folder"}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from resumable import BATCH, Noisy
+from helpers.resumable_run import BATCH, Noisy
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 from torture.victims import PATIENCE, Victim, start

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from resumable import same
+from helpers.resumable_run import same
 from torture.kill import STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import Victim, call_before, start, train_prepared
 
-from utils import checkpoint
-from utils.metrics import Log
-from utils.run import RunFolder
+from utils.loop import checkpoint
+from utils.loop.log import Log
+from utils.loop.run_folder import RunFolder
 
 SIZE = 1 << 20  # bytes; a run needs some 200 kB
 PAGE = 4096  # tmpfs hands out whole ones

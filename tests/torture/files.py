@@ -13,13 +13,15 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from resumable import same
+from helpers.paths import ROOT
+from helpers.resumable_run import same
 from torture.tally import Tally
 from torture.victims import start, train_to_the_end
 
-from utils import checkpoint, shards
+from utils.distributed import sharded_checkpoint
+from utils.loop import checkpoint
 
-RANKED = Path(__file__).parents[1] / "ranked.py"  # saves what two ranks hold in parts
+RANKED = ROOT / "tests" / "helpers" / "ranked_run.py"  # saves what two ranks hold in parts
 
 
 def torn(folder: Path, count: int, seed: int = 0) -> Tally:
@@ -151,7 +153,7 @@ def _the_metadata(here: Path, newest: Path, mark: Path) -> Path:
 
 
 def _the_rest(here: Path, newest: Path, mark: Path) -> Path:
-    return _forged(here, newest, lambda copy: torch.save({"model": Trap(mark)}, copy / shards.REST))
+    return _forged(here, newest, lambda copy: torch.save({"model": Trap(mark)}, copy / sharded_checkpoint.REST))
 
 
 def _a_path_outside(here: Path, newest: Path, mark: Path) -> Path:
@@ -165,13 +167,13 @@ def _forged(here: Path, newest: Path, change, extra: dict[str, Path] | None = No
     """A copy of a checkpoint in parts, changed, with a manifest and a name that fit it."""
     copy = Path(shutil.copytree(newest, here / "copy"))
     change(copy)
-    (copy / shards.MANIFEST).unlink()
-    digest = shards.seal(copy)
+    (copy / sharded_checkpoint.MANIFEST).unlink()
+    digest = sharded_checkpoint.seal(copy)
     if extra:
-        manifest = json.loads((copy / shards.MANIFEST).read_text())
-        manifest |= {name: shards.sha256(path) for name, path in extra.items()}
-        (copy / shards.MANIFEST).write_text(json.dumps(manifest))
-        digest = shards.sha256(copy / shards.MANIFEST)
+        manifest = json.loads((copy / sharded_checkpoint.MANIFEST).read_text())
+        manifest |= {name: sharded_checkpoint.sha256(path) for name, path in extra.items()}
+        (copy / sharded_checkpoint.MANIFEST).write_text(json.dumps(manifest))
+        digest = sharded_checkpoint.sha256(copy / sharded_checkpoint.MANIFEST)
     return copy.rename(here / f"{newest.name.rpartition('-')[0]}-{digest[:16]}.shards")
 
 

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from resumable import same
+from helpers.resumable_run import same
 from torture.tally import Tally
 from torture.victims import Victim, lines_of_a_save, start, train_to_the_end
 
-from utils import checkpoint
+from utils.loop import checkpoint
 
 KILLS_PER_RUN = 4
 STEP_SECONDS = 0.02  # about, between two saves

@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 from torture.tally import Tally
 from torture.victims import together
 
-from utils.config import Config
 from utils.loop import Result, train
+from utils.loop.config import Config
 
 EXAMPLES, BATCH, STEPS = 48, 16, 4
 M_MMAP_THRESHOLD = -3  # of malloc.h

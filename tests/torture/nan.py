@@ -20,14 +20,13 @@ from torch.utils.data import Dataset, default_collate
 from torture.tally import Tally
 from torture.victims import together
 
-from utils import checkpoint, state
-from utils.config import Config
-from utils.guards import Guard
-from utils.loop import train
+from utils.loop import checkpoint, diagnosis, state, train
+from utils.loop.config import Config
+from utils.loop.guards import Guard
 
 EXAMPLES, BATCH, STEPS = 44, 12, 14  # four steps an epoch, the last of them short; the run ends in the middle of one
 EPOCH = math.ceil(EXAMPLES / BATCH)
-SETTLE_EVERY = 5  # steps after which a device is asked, instead of 50
+CHECK_EVERY = 5  # steps after which a device is asked, instead of 50
 LR, WARMUP, DECAY, CLIP = 1e-2, 3, 0.9, 0.5
 
 
@@ -231,7 +230,7 @@ def _train(plan: Plan, here: Path, rank: int) -> None:
     model, data = build(plan), Points(plan, rank)
     late = patch.object(state, "Guard", LateGuard) if plan.late else nullcontext()
     found = {"error": None}
-    with late, patch.object(state, "SETTLE_EVERY", SETTLE_EVERY):
+    with late, patch.object(diagnosis, "CHECK_EVERY", CHECK_EVERY):
         try:
             found["history"] = train(model, data, None, plan.config, run=here / "run", loss=loss).history
         except FloatingPointError as raised:
@@ -289,7 +288,7 @@ class ByHand:
             if row >= self.limit:
                 self.raised = (step - row + 1, step)
                 return
-            if not plan.late or done % SETTLE_EVERY == 0 or done == STEPS:
+            if not plan.late or done % CHECK_EVERY == 0 or done == STEPS:
                 self.known = len(self.blocked)
             if done % config.log_every == 0 or done == STEPS:
                 mean = sum(total for total, _ in since) / sum(n for _, n in since) if since else None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from utils.data import IGNORE, TensorData
-from utils.metrics import cross_entropy_sum, squared_error_sum
+from utils.loop.metrics import cross_entropy_sum, squared_error_sum
 
 CLASSES, WIDTH, TOKENS = 3, 2, 5
 

@@ -20,11 +20,12 @@ from torch import nn
 from torture.tally import Tally
 from torture.victims import start
 
-from utils import checkpoint, loop
-from utils.config import Config
+from utils import loop
 from utils.data import TensorData, TokenFile, Windows
 from utils.device import pick_device
-from utils.run import RunFolder
+from utils.loop import checkpoint
+from utils.loop.config import Config
+from utils.loop.run_folder import RunFolder
 
 STEPS = 10**9  # asked for
 KEPT = 3
@@ -218,7 +219,7 @@ def _load(folder: Path, reached: Callable[[], None]) -> None:
 def _save_often(folder: Path, steps: Iterable[int], reached: Callable[[], None] = lambda: None) -> None:
     run = RunFolder(folder, Config(keep=KEPT), 1)
     with run:
-        run.begin(0, pick_device("cpu"))
+        run.open_for_writing(0, pick_device("cpu"))
         state = {"model": {"weight": torch.ones(4)}}
         for step in steps:
             run.save(state, step, 0.0)

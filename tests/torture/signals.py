@@ -11,15 +11,16 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from resumable import same
+from helpers.resumable_run import same
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torture.kill import STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, train_prepared
 
-from utils import checkpoint, loop
-from utils.guards import SIGTERM_EXIT
-from utils.run import RunFolder
+from utils import loop
+from utils.loop import checkpoint
+from utils.loop.run_folder import RunFolder
+from utils.loop.signals import SIGTERM_EXIT
 
 LOGGED = {"log_every": 1}  # so that the log tells each step made
 REFUSED = "RuntimeError: another run "
@@ -73,7 +74,7 @@ class Try:
 
     def legs_begun(self) -> int:
         file = self.run / "run.json"
-        return len(json.loads(file.read_text())["legs"]) if file.exists() else 0
+        return len(json.loads(file.read_text())["sessions"]) if file.exists() else 0
 
     def steps_saved(self) -> int:
         newest = checkpoint.find(self.run / "checkpoints")

@@ -15,13 +15,12 @@ from types import FrameType
 
 import torch
 import torch._dynamo  # which takes most of a second, and which the first optimizer of each victim would import
-from resumable import Noisy, outcome
+from helpers.resumable_run import Noisy, outcome
 from torch import nn
 
-from utils import checkpoint
-from utils.config import Config
-from utils.loop import train
-from utils.run import RunFolder
+from utils.loop import checkpoint, train
+from utils.loop.config import Config
+from utils.loop.run_folder import RunFolder
 
 STEPS, SAVE_EVERY = 30, 2
 PATIENCE = 120.0  # seconds after which a run that should have ended is called hanging
@@ -225,7 +224,7 @@ def lines_of_a_save(folder: Path) -> int:
     """How many lines of Python run in one save, about."""
     counted = _Countdown(sys.maxsize)
     run = RunFolder(folder, config_of(), 1)
-    run.metadata["legs"].append({})
+    run.metadata["sessions"].append({})
     folder.mkdir(parents=True)
     state = {"model": {str(i): torch.zeros(2) for i in range(40)}}  # about as many tensors as a victim's state
     sys.settrace(counted)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from resumable import EXAMPLES, Noisy
+from helpers.resumable_run import EXAMPLES, Noisy
 from torch import nn
 from torture.tally import Tally
 from torture.victims import config_of, start
@@ -50,7 +50,7 @@ TROUBLES = {
 AT_ANY_LINE = "is killed at a line of its parent's"
 KILLED = "a worker was killed"  # as the victim says of its own
 LINES = 10000  # of TRACED; more run in a parent while it has workers
-TRACED = ("batches.py", "workers.py", "loop.py", "dataloader.py", "contextlib.py", "queues.py", "connection.py")
+TRACED = ("order.py", "workers.py", "train.py", "dataloader.py", "contextlib.py", "queues.py", "connection.py")
 
 
 def workers(folder: Path, count: int, seed: int = 0) -> Tally:

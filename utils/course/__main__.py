@@ -5,16 +5,17 @@ import os
 import sys
 from pathlib import Path
 
-from utils.course import certify, strength
-from utils.course.badges import badges
 from utils.course.grading import grade as grading
-from utils.course.notebook import is_lecture
-from utils.course.release import release
+from utils.course.mutation import strength
+from utils.course.notebooks.colab_links import badges
+from utils.course.notebooks.notebook import is_lecture
+from utils.course.notebooks.release import release
+from utils.course.notebooks.tidy import tidy
+from utils.course.receipts import receipt_run
+from utils.course.receipts.wheels import wheels
 from utils.course.run import ROOT, run
-from utils.course.showcase import figures
 from utils.course.site.build import build, stale
-from utils.course.tidy import tidy
-from utils.course.wheels import wheels
+from utils.course.site.readme_figures import figures
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
@@ -128,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "receipt",
         help="run lectures and solutions on a GPU, and keep which claims it verified",
-        description=certify.__doc__,
+        description=receipt_run.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
@@ -163,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
     )
     command.add_argument(
-        "--readme", action="store_true", help="run nothing: write into README.md what the receipts say"
+        "--readme", action="store_true", help="run nothing: write into the READMEs what the receipts say"
     )
     command.set_defaults(command=_receipt)
 
@@ -215,12 +216,12 @@ def _figures(args: argparse.Namespace) -> int:
 
 def _receipt(args: argparse.Namespace) -> int:
     if args.readme:
-        return certify.update_readme()
+        return receipt_run.update_readme()
     if args.add:
-        return certify.add([Path(name) for name in args.what])
+        return receipt_run.add([Path(name) for name in args.what])
     named = [path for name in args.what or ("solutions", "lectures") for path in _named(name)]
     timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
-    return certify.certify(
+    return receipt_run.certify(
         find(named, lectures=True),
         full=args.full,
         jobs=args.jobs,
@@ -236,8 +237,8 @@ def _receipt(args: argparse.Namespace) -> int:
 def _named(name: str) -> list[Path]:
     """The notebooks that "lectures", "solutions", a lecture's number or a path stand for."""
     if name in ("lectures", "solutions"):
-        return [certify.LECTURES if name == "lectures" else certify.SOLUTIONS]
-    return sorted(certify.LECTURES.glob(f"{name}_*.ipynb")) if name.isdecimal() else [Path(name)]
+        return [receipt_run.LECTURES if name == "lectures" else receipt_run.SOLUTIONS]
+    return sorted(receipt_run.LECTURES.glob(f"{name}_*.ipynb")) if name.isdecimal() else [Path(name)]
 
 
 def _strength(args: argparse.Namespace) -> int:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from utils.course import ledger
-from utils.course.notebook import Lecture, read
-from utils.course.receipts import STORE, Receipt, receipts, status
+from utils.course.mutation.strength import stored
+from utils.course.notebooks import ledger
+from utils.course.notebooks.notebook import Lecture, read
+from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
-from utils.course.strength import stored
 from utils.device import fingerprint, pick_device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
     command = [
         sys.executable,
         "-m",
-        "utils.course.engine",
+        "utils.course.notebooks.engine",
         str(lecture.path.resolve()),
         str(output.resolve()),
     ]

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from utils.course.grading import gradebook
-from utils.course.labs import Lab, Task
+from utils.course.notebooks.lab import Lab, Task
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #222; }

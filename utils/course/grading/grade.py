@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from utils.course.grading import feedback, frames, gradebook, sandbox, worker
+from utils.course.grading import feedback, gradebook, protocol, sandbox, worker
+from utils.course.grading.fork_server import Zygote
 from utils.course.grading.judge import Patience, isolated
 from utils.course.grading.roster import Work, works
 from utils.course.grading.similar import alike
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.summary import write_summary
-from utils.course.grading.zygote import Zygote
-from utils.course.labs import Lab, points_of, read_lab
-from utils.files import CACHE_NAME, COURSE_ROOT
+from utils.course.notebooks.lab import Lab, points_of, read_lab
+from utils.data.download import CACHE_NAME, COURSE_ROOT
 
 try:
     import distributed
@@ -37,7 +37,14 @@ except ImportError:
 
 CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds that a judge gets to say what it has reached when the time is up
-ENGINE = ("sandbox", "worker", "judge", "submission", "frames", "zygote")  # what decides a grade besides the checks
+ENGINE = (
+    "sandbox",
+    "worker",
+    "judge",
+    "submission",
+    "protocol",
+    "fork_server",
+)  # what decides a grade besides the checks
 PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
 FOLDERS = f"{CACHE_NAME}-grading-"  # how the names of the folders begin in which submissions are graded
 HELD = "held"  # a file in such a folder, locked for as long as it is graded there
@@ -202,7 +209,7 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         cage = _cage(folder / "work", [*hidden, secret], rules)
         try:
             said = _own.zygote.grade(job, cage, rules.seconds + GRACE)
-        except frames.Broken as error:
+        except protocol.Broken as error:
             return {"unreadable": f"grading it came to no end: {error}"}
         if rules.notebook and "verdicts" in said:
             said["executed"] = _executed(raw, folder, _cage(folder / "run", [*hidden, secret], rules), rules)
@@ -351,7 +358,7 @@ def checks_digest(lab: Lab) -> str:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
         *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
-        *(COURSE_ROOT / "utils" / f"{name}.py" for name in ("lab", "wire")),
+        *(COURSE_ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from utils.course.grading import frames, sandbox
+from utils.course.grading import protocol, sandbox
 from utils.course.grading.submission import Submission
-from utils.course.labs import Lab, Task, points_of
-from utils.course.notebook import Cell
-from utils.lab import Ask, check_names, rebuilt
+from utils.course.notebooks.lab import Lab, Task, points_of
+from utils.course.notebooks.notebook import Cell
+from utils.lab.ask import Ask, check_names, rebuilt
 
 MESSAGE = 4_000  # characters kept of a message
 FEW = 3  # cells left out one by one
@@ -87,18 +87,18 @@ class RemoteAsk(Ask):
         number = self._number()
         self.raised = {}
         try:
-            self.isolation = frames.receive(worker, self._left(self.patience.start))
+            self.isolation = protocol.receive(worker, self._left(self.patience.start))
             if self.strict and not isolated(self.isolation):
                 raise NotIsolated(", ".join(f"{layer}: {self.isolation[layer]}" for layer in sandbox.ISOLATING))
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
             load = {"cells": cells, "given": self.submission.given, "number": number}
-            frames.send(worker, load, self._left(self.patience.start))
+            protocol.send(worker, load, self._left(self.patience.start))
             for running, _ in cells:
                 self._run_one(worker, running)
             running = None
-            if frames.receive(worker, self._left(self.patience.cell)) != {"number": number}:
-                raise frames.Broken("it said something else")
-        except (frames.Broken, Lost) as error:
+            if protocol.receive(worker, self._left(self.patience.cell)) != {"number": number}:
+                raise protocol.Broken("it said something else")
+        except (protocol.Broken, Lost) as error:
             worker.close()
             ours = running is None or running.startswith("given-")  # without the lab's own cells nothing is graded
             if ours or running in self.skipped or time.monotonic() > self.until:
@@ -116,11 +116,11 @@ class RemoteAsk(Ask):
 
     def _run_one(self, worker: socket.socket, name: str) -> None:
         """Hear that the cell `name` has begun and ended, in these words. Broken for any others."""
-        if frames.receive(worker, self._left(self.patience.cell)) != {"begun": name}:
-            raise frames.Broken("it said something else")
-        said = frames.receive(worker, self._left(self.patience.cell))
+        if protocol.receive(worker, self._left(self.patience.cell)) != {"begun": name}:
+            raise protocol.Broken("it said something else")
+        said = protocol.receive(worker, self._left(self.patience.cell))
         if type(said) is not dict or said.pop("ended", None) != name or set(said) not in ({"value"}, {"raised"}):
-            raise frames.Broken("it said something else")
+            raise protocol.Broken("it said something else")
         if "raised" in said and len(self.raised) < MOST_TOLD:
             self.raised[name] = _told(said["raised"])
 
@@ -137,13 +137,13 @@ class RemoteAsk(Ask):
     def _value(self, code: str, inputs: dict):
         number = self._number()
         try:
-            frames.send(
+            protocol.send(
                 self.worker, {"code": code, "inputs": inputs, "number": number}, self._left(self.patience.question)
             )
-            reply = frames.receive(self.worker, self._left(self.patience.question))
+            reply = protocol.receive(self.worker, self._left(self.patience.question))
             if type(reply) is not dict or reply.get("number") != number or len({"value", "raised"} & set(reply)) != 1:
-                raise frames.Broken("it answered something else")
-        except frames.Broken as error:
+                raise protocol.Broken("it answered something else")
+        except protocol.Broken as error:
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:

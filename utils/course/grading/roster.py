@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from utils.course.grading.submission import LARGEST
-from utils.course.labs import Lab
+from utils.course.notebooks.lab import Lab
 
 MOST_FILES = 100_000
 MOST_OF_ONE = 50  # notebooks of one student that are looked at

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
-from utils.course.labs import Lab
+from utils.course.notebooks.lab import Lab
 
 ALIKE = 0.6  # of the weight that either has
 SMALLEST = 30  # nodes of code that a submission has beyond the starter, to be compared at all

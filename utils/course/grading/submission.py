@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 
-from utils.course.labs import Lab, Task
-from utils.course.notebook import Cell, source_hash, text_of
+from utils.course.notebooks.lab import Lab, Task
+from utils.course.notebooks.notebook import Cell, source_hash, text_of
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000

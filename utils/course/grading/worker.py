@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from utils.course.grading import frames, sandbox
-from utils.lab import described, evaluate
+from utils.course.grading import protocol, sandbox
+from utils.lab.ask import described, evaluate
 
 LOOK_SECONDS = 0.2  # between two looks at what a worker and all that it has started use
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -263,7 +263,7 @@ def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], socke
     sandbox.die_with_parent()  # changing the user has undone it
     if cage.command:
         os.execve(cage.command[0], cage.command, dict(os.environ))
-    frames.send(conversation, states)
+    protocol.send(conversation, states)
     _serve(conversation)
 
 
@@ -272,23 +272,23 @@ def _serve(conversation: socket.socket) -> None:
     given: dict = {}  # what the lab's own cells define, as they left it
     while True:
         try:
-            request = frames.receive(conversation)
-        except frames.Broken:
+            request = protocol.receive(conversation)
+        except protocol.Broken:
             return
         if "cells" in request:
             _seed(request["number"])
             for name, source in request["cells"]:
-                frames.send(conversation, {"begun": name})
-                frames.send(conversation, {"ended": name, **_answer(_run, name, source, namespace)})
+                protocol.send(conversation, {"begun": name})
+                protocol.send(conversation, {"ended": name, **_answer(_run, name, source, namespace)})
                 given |= {kept: namespace[kept] for kept in request["given"].get(name, ()) if kept in namespace}
-            frames.send(conversation, {"number": request["number"]})
+            protocol.send(conversation, {"number": request["number"]})
         else:
             _seed(request["number"])
             answer = _answer(evaluate, request["code"], request["inputs"], {**namespace, **given})
             try:
-                frames.send(conversation, {"number": request["number"], **answer})
+                protocol.send(conversation, {"number": request["number"], **answer})
             except ValueError as error:
-                frames.send(conversation, {"number": request["number"], "raised": described(error)})
+                protocol.send(conversation, {"number": request["number"], "raised": described(error)})
 
 
 def _run(name: str, source: str, namespace: dict) -> None:

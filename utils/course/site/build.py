@@ -8,10 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utils.course.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.mutants import is_calculator
-from utils.course.notebook import Lecture, read
-from utils.course.receipts import STALE, STORE, receipts, status
+from utils.course.mutation.mutants import is_calculator
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
+from utils.course.notebooks.notebook import Lecture, read
+from utils.course.receipts.receipts import STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search, sheet
 from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
 

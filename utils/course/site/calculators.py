@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import cache
 
-from utils.calculators import CALCULATORS, answer_html, picture_html, states
 from utils.course.site import prose
+from utils.napkin.calculators import CALCULATORS, answer_html, picture_html, states
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from nbconvert import TemplateExporter
 from nbconvert.filters import Highlight2HTML
 from traitlets.config import Config
 
-from utils.course.badges import CELL
-from utils.course.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.mutants import is_calculator, is_picture
-from utils.course.notebook import Lecture
+from utils.course.mutation.mutants import is_calculator, is_picture
+from utils.course.notebooks.colab_links import CELL
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
+from utils.course.notebooks.notebook import Lecture
 from utils.course.site import prose
 
 TEMPLATES = Path(__file__).parent / "templates"

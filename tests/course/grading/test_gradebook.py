@@ -1,0 +1,249 @@
+"""What comes of grading: tables, pages for students and teachers, copies found; and whose work is whose."""
+
+import csv
+import io
+import json
+import os
+import stat
+import zipfile
+from html import escape
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+from utils.course.__main__ import main
+from utils.course.grading import feedback, gradebook, roster, similar, summary
+from utils.course.grading.submission import LARGEST
+from utils.course.notebooks.lab import points_of, read_lab, solution_lines
+from utils.course.notebooks.notebook import text_of
+
+LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
+
+
+def load(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+# The gradebook
+
+
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+1", "-1", "@x", "  =1", "\t=1", "\r=1", "\ufeff=1", "\u200b@x", "\x00-1", "＝1", "\n\n+1"]
+)
+def test_no_cell_is_a_formula(cell):
+    assert gradebook.harmless(cell).startswith("'")
+    assert gradebook.harmless(-1) == -1 and gradebook.harmless("a=1") == "a=1" and gradebook.harmless("") == ""
+
+
+def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
+    name = '=HYPERLINK("http://x/?"&A1,"click")'
+    book = load(ROOT / "labs" / LAB.name)
+    record = record_of(book, {}, student=name, id="@7", file=f"{name}.ipynb", notes=["+1", "-2"])
+    gradebook.write_tables(tmp_path, [record])
+    tables = list(tmp_path.glob("*.csv"))
+    assert len(tables) == 4
+    for path in tables:
+        for row in csv.reader(io.StringIO(path.read_text(), newline="")):
+            assert not [cell for cell in row if cell.startswith(tuple("=+-@"))], path.name
+        assert f"'{name}" in [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+
+
+def test_half_a_character_is_written_and_read_back(tmp_path):
+    record = {"student": "\udce9", "lab": "01", "key": "x", "earned": 0, "checks": [], "code": {"a": "\ud800"}}
+    gradebook.write_record(tmp_path, record)
+    assert gradebook.records(tmp_path) == [record]
+
+
+def test_a_record_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    gradebook.write_whole(path, "old")
+
+    def cut_off(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", cut_off)
+    with pytest.raises(OSError, match="no space"):
+        gradebook.write_whole(path, "new")
+    assert path.read_text() == "old"
+
+
+# Who handed in what
+
+
+def test_names_of_files_are_safe_and_apart():
+    names = ["ada", "../etc/passwd", "..", "zoë", "a b", "a_b", "a/b", "x" * 300, ""]
+    keys = [roster.file_name(name) for name in names]
+    assert len(set(keys)) == len(names)
+    assert all("/" not in key and key not in (".", "..") and len(key) < 100 for key in keys)
+    assert roster.file_name("ada") == "ada"
+
+
+def test_exports_of_canvas_and_moodle_name_the_student():
+    assert roster._who("lovelaceada_4711_123456_04_micrograd") == ("lovelaceada", "4711")
+    assert roster._who("lovelaceada_LATE_4711_123456_lab") == ("lovelaceada", "4711")
+    assert roster._who("Ada Lovelace_4711_assignsubmission_file_") == ("Ada Lovelace", "4711")
+    assert roster._who("ada") == ("ada", "")
+
+
+def test_zips_are_read_as_folders_are(tmp_path):
+    lab = read_lab(LAB)
+    export = tmp_path / "export.zip"
+    with zipfile.ZipFile(export, "w") as archive:
+        archive.writestr("Ada Lovelace_4711_assignsubmission_file_/my lab.ipynb", LAB.read_text())
+        archive.writestr("../../evil_12_34_01.ipynb", "{}")
+        archive.writestr("__MACOSX/._x.ipynb", "")
+        archive.writestr("notes.txt", "")
+    found = {work.student: work for work in roster.works(export, [lab])}
+    assert found["Ada Lovelace"].id == "4711" and found["Ada Lovelace"].read() == LAB.read_bytes()
+    assert all("/" not in work.key for work in found.values()) and len(found) == 2
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "bob.zip").write_bytes(b"PK no zip")
+    (tmp_path / "class" / "ada.ipynb").write_text(LAB.read_text())
+    ada, bob = roster.works(tmp_path / "class", [lab])
+    assert (ada.problem, bob.student) == ("", "bob") and "the zip cannot be read" in bob.problem
+
+
+def broken_zip(path: Path) -> None:
+    """A zip of one notebook whose packed bytes were changed."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab.ipynb", LAB.read_text())
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(data)
+
+
+@pytest.mark.slow
+def test_whatever_lies_in_the_folder_costs_its_own_student_only(tmp_path):
+    folder = tmp_path / "class"
+    (folder / "nothing").mkdir(parents=True)
+    (folder / "nothing" / "lab.pdf").write_text("")
+    (folder / ".git").mkdir()
+    (folder / "link.ipynb").symlink_to(LAB)
+    os.mkfifo(folder / "pipe.ipynb")
+    with (folder / "sparse.ipynb").open("wb") as file:
+        file.truncate(1 << 40)
+    broken_zip(folder / "torn.zip")
+    link = zipfile.ZipInfo("lab.ipynb")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(folder / "zipped link.zip", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+    with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab.ipynb", bytes(300 << 20))
+    with zipfile.ZipFile(folder / "empty.zip", "w"):
+        pass
+    with zipfile.ZipFile(folder / "many.zip", "w") as archive:
+        for number in range(200):
+            archive.writestr(f"{number}.ipynb", "{}")
+        archive.writestr("999.ipynb", LAB.read_text())
+    (folder / os.fsdecode(b"caf\xe9.ipynb")).write_text(LAB.read_text())
+    (folder / "ada.ipynb").write_text(LAB.read_text())
+    found = {work.student: work for work in roster.works(folder, [read_lab(LAB)])}
+    problems = {student: work.problem for student, work in found.items()}
+    assert set(problems) == {"nothing", "link", "pipe", "sparse", "torn", "zipped link", "bomb", "empty", "many",
+                             "ada", "caf\udce9"}  # fmt: skip
+    assert problems["nothing"] == "no notebook was handed in" and problems["empty"] == "no notebook is in the zip"
+    assert problems["link"] == "a link, not a file" and problems["pipe"] == "a device, not a file"
+    assert "cannot be unpacked" in problems["torn"]
+    assert found["zipped link"].read() == b"/etc/passwd"
+    assert len(found["sparse"].read()) == len(found["bomb"].read()) == LARGEST + 1
+    assert found["many"].notes[-1].startswith("of 201 notebooks only the first 50")
+    assert problems["ada"] == problems["caf\udce9"] == "" and len({work.key for work in found.values()}) == 11
+
+
+def test_two_students_of_one_name_stay_two(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / f"Ada Lovelace_{number}_assignsubmission_file_" / "lab.ipynb"
+        path.parent.mkdir()
+        path.write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
+    one, two = roster.works(tmp_path, [read_lab(LAB)])
+    assert (one.id, two.id) == ("1", "2") and one.key != two.key and one.digest != two.digest
+
+
+def test_nothing_handed_in_is_said(tmp_path):
+    with pytest.raises(ValueError, match="no such folder"):
+        roster.works(tmp_path / "none", [read_lab(LAB)])
+    with pytest.raises(ValueError, match="holds no notebook of 01_views"):
+        roster.works(tmp_path, [read_lab(LAB)])
+
+
+def test_an_unknown_lab_is_refused(capsys, tmp_path):
+    assert main(["grade", str(tmp_path), "--lab", "99", "--out", str(tmp_path / "out")]) == 2
+    assert "no lab '99': choose of 00" in capsys.readouterr().err
+
+
+# What students and teachers read
+
+
+def record_of(book: dict, verdicts: dict[str, str], **changes) -> dict:
+    """A record in which the checks named in `verdicts` failed with these words."""
+    lab = read_lab(LAB)
+    checks = [
+        {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
+        | {"earned": 0 if check.id in verdicts else points_of(check), "message": verdicts.get(check.id, "")}
+        for task in lab.tasks
+        for check in task.checks
+    ]
+    codes = {
+        cell["id"].removeprefix("code-"): cell["source"] for cell in book["cells"] if cell["id"].startswith("code-")
+    }
+    return {
+        "student": "<b>eve</b>", "key": "eve", "id": "", "lab": LAB.stem, "file": "eve.ipynb", "checks": checks,
+        "problem": "", "earned": sum(check["earned"] for check in checks), "points": 20, "raised": {},
+        "notes": ["<i>odd</i>"], "code": {name: text_of(source) for name, source in codes.items()}, "isolated": True,
+    } | changes  # fmt: skip
+
+
+def test_feedback_shows_what_was_expected_and_nothing_of_hidden_checks_or_solutions():
+    lab = read_lab(LAB)
+    starter = load(ROOT / "labs" / LAB.name)
+    said = "expected: (12, 4, 1)\ngot: <script>alert(1)</script>\nnext: the last axis moves by 1"
+    secret = "asked: a secret of the hidden check"
+    page = feedback.page(
+        record_of(starter, {"check-strides": said, "hidden-strides": secret, "hidden-windows": secret}), lab
+    )
+    assert escape(said) in page and "<script>" not in page and "<b>eve" not in page and "<i>odd" not in page
+    assert "secret" not in page and "a further check" in page and "0 of 2" in page and "16 of 20 points" not in page
+    assert "Hint 1" in page
+    hidden = {
+        line.strip() for task in lab.tasks if task.hidden for line in task.hidden.source.splitlines() if len(line) > 30
+    }
+    shown = {line.strip() for task in lab.tasks for line in task.check.source.splitlines()}
+    lines = {escape(line) for line in hidden - shown} | {
+        escape(line) for task in lab.tasks for line in solution_lines(task.code.source) if len(line) > 30
+    }
+    assert lines and [line for line in lines if line in page] == []
+
+
+def test_the_summary_names_the_hardest_task_and_the_commonest_failure():
+    book = load(ROOT / "labs" / LAB.name)
+    some = [record_of(book, {"check-swap": "no\nnext:     <try> as_strided"}, student=str(n)) for n in range(3)]
+    records = [*some, record_of(book, {"check-heads": "no"}), record_of(book, {})]
+    assert summary.shares_of_tasks(records)["swap"] == 2 / 5 and summary.shares_of_tasks(records)["weights"] == 1
+    assert summary.failed(records) == [("check-swap", 3, "next:     <try> as_strided"), ("check-heads", 1, "no")]
+    page = summary.summary(LAB.stem, records, [similar.Pair("<u>", "b", 0.9, ("swap",))])
+    assert "Hardest task: <strong>swap</strong>, 40%" in page and "<try>" not in page and "<u>" not in page
+
+
+ONE = (
+    "def swapped(x, a, b):\n    sizes = list(x.shape)\n    steps = list(x.stride())\n    for part in (sizes, steps):\n"
+    + ("        part[a], part[b] = part[b], part[a]\n    return x.as_strided(sizes, steps, x.storage_offset())")
+)
+RENAMED = (
+    "def swapped(t, i, j):\n    # mine!\n    q = list(t.stride())\n    p = list(t.shape)\n    for z in (p, q):\n"
+    + ("        z[i], z[j] = z[j], z[i]\n    return t.as_strided(p, q, t.storage_offset())")
+)
+OTHER = (
+    "def swapped(x, a, b):\n    order = list(range(x.ndim))\n    order[a] = b % x.ndim\n    order[b] = a % x.ndim\n"
+    + ("    return x.as_strided([x.size(i) for i in order], [x.stride(i) for i in order], x.storage_offset())")
+)
+
+
+def test_copies_are_found_whatever_their_names_and_order():
+    lab = read_lab(LAB)
+    pairs = similar.alike(lab, {"ada": {"swap": ONE}, "bob": {"swap": RENAMED}, "eve": {"swap": OTHER}})
+    assert [(pair.first, pair.second, pair.share, pair.tasks) for pair in pairs] == [("ada", "bob", 1.0, ("swap",))]
+    starters = {task.name: task.starter for task in lab.tasks}
+    assert similar.alike(lab, {"ada": starters, "bob": starters}) == []
+    torn = {"swap": "def swapped(:"}
+    assert similar.alike(lab, {"ada": torn, "bob": torn}) == []

@@ -1,0 +1,90 @@
+"""The lectures as they are stored: every static rule holds of each, before anything runs."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+from utils.course.lint import lectures
+from utils.course.mutation.mutants import is_calculator
+from utils.course.notebooks.notebook import is_lecture, read
+from utils.napkin import calculators
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LECTURES = [path for path in NOTEBOOKS if is_lecture(path)]
+WORKPLACE = re.compile(r"(?<![\w.])/" + "work" + "/")
+TEXT = {
+    ".cfg",
+    ".css",
+    ".html",
+    ".ipynb",
+    ".js",
+    ".json",
+    ".md",
+    ".py",
+    ".sh",
+    ".svg",
+    ".toml",
+    ".txt",
+    ".yaml",
+    ".yml",
+    "",
+}
+
+
+def kept_files() -> list[Path]:
+    """The files that are, or would be, committed; without git all but what .gitignore names."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        folders = ("notebooks", "labs", "solutions", "utils", "tests")
+        return [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+
+
+def params():
+    if not LECTURES:
+        return [pytest.param(None, None, marks=pytest.mark.skip(reason="no lectures in notebooks/"))]
+    rules = [
+        (path, rule) for path in NOTEBOOKS for rule in (lectures.RULES if path in LECTURES else lectures.NOTEBOOK_RULES)
+    ]
+    return [pytest.param(path, rule, id=f"{path.stem}-{rule.__name__}") for path, rule in rules]
+
+
+@pytest.mark.parametrize(("path", "rule"), params())
+def test_lecture(path, rule):
+    assert rule(read(path)) == []
+
+
+def test_no_lecture_escapes_the_checks():
+    kept = {path for path in kept_files() if path.parent == ROOT / "notebooks" and path.suffix == ".ipynb"}
+    assert kept <= set(NOTEBOOKS)
+    assert [path.stem for path in NOTEBOOKS if path not in LECTURES] == ["calculators"]
+    numbers = [read(path).number for path in LECTURES]
+    assert len(numbers) == len(set(numbers)), "two lectures of one number"
+
+
+def test_each_calculator_stands_in_one_lecture_and_all_in_their_notebook():
+    shown = {path.stem: [cell.id for cell in read(path).code if is_calculator(cell)] for path in NOTEBOOKS}
+    together = shown.pop("calculators")
+    assert together == [f"calculator-{name}" for name in calculators.CALCULATORS]
+    assert sorted(cell for cells in shown.values() for cell in cells) == sorted(together)
+
+
+def test_no_file_names_the_place_it_was_written_in():
+    texts = [path for path in kept_files() if path.suffix in TEXT]
+    assert Path(__file__) in texts
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in texts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if WORKPLACE.search(line)
+    ]
+    assert found == []
+
+
+def test_the_workplace_is_recognised():
+    assert WORKPLACE.search("see /" + "work/main") and not WORKPLACE.search("home/" + "work/main")

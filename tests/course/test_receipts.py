@@ -1,0 +1,310 @@
+"""Receipts of GPU runs: written whole, read back, merged; stale where a proof changed; refused where no GPU is."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_course import claim, code, trial
+
+from utils.course.mutation.strength import code_hash
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE
+from utils.course.notebooks.notebook import Lecture, read
+from utils.course.receipts import provenance
+from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
+from utils.course.receipts.receipts import (
+    RUN_KEYS,
+    STALE,
+    Receipt,
+    empty,
+    file_name,
+    hashes_of,
+    is_done,
+    is_red,
+    merge,
+    read_receipt,
+    receipts,
+    status,
+    with_entry,
+    write_receipt,
+)
+from utils.course.receipts.table import BEGIN, END, NONE_YET, page_block, readme_block, table, with_block
+
+RUN = dict.fromkeys(RUN_KEYS, "x") | {
+    "gpu": "NVIDIA X1",
+    "device": "cuda",
+    "torch": "2.11.0",
+    "cuda": "13.0",
+    "date": "2026-01-02T03:04:05+00:00",
+    "form": "full",
+    "commit": "c0ffee",
+    "dirty": False,
+}
+
+
+def entry(lecture: Lecture, verdicts: dict[str, str], *broken: str) -> dict:
+    """What a receipt keeps of a lecture, in the file's own format; `broken`: ids of failing cells that are no proof."""
+    rows = [
+        {"id": number, **hashes_of(lecture)[number], "status": verdict, "reason": "", "seconds": 0.1}
+        for number, verdict in verdicts.items()
+    ]
+    cells = [{"cell": cell, "reason": "saw it fail"} for cell in broken]
+    hashes = {"code": code_hash(lecture), "modules": modules_hash(lecture)}
+    return hashes | {"run": 0, "seconds": 2.5, "broken": cells, "claims": rows}
+
+
+def kept(folder: Path, lecture: Lecture, verdicts: dict[str, str], name: str = "x1.json", **run: str) -> Path:
+    """A receipt of one lecture with these verdicts."""
+    content = {
+        "gpu": RUN["gpu"],
+        "runs": [RUN | run],
+        "lectures": {lecture.name: entry(lecture, verdicts)},
+        "solutions": {},
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps(content))
+    return folder / name
+
+
+def seen(path: Path, folder: Path) -> dict[str, list[str]]:
+    return {number: [one.status for one in there] for number, there in status(read(path), receipts(folder)).items()}
+
+
+def test_a_verdict_is_stale_once_its_proof_or_what_it_leans_on_has_changed(tmp_path):
+    def lecture(
+        first="assert two == 2",
+        setup="import os\ntwo = 2\nother = 3",
+        third="assert other == 3",
+        drawn="print(other)",
+        alone="import os",
+        shown="show()",
+    ):
+        before = [[code("colab", alone), code("calculator-tax", shown)], [code("picture-1-1", drawn)]]
+        proved = [claim(1, first), claim(2, "assert other > 2"), claim(3, third)]
+        return trial(tmp_path, *before, *proved, setup=setup)
+
+    store = tmp_path / "receipts"
+    kept(store, read(lecture()), {"1.1": VERIFIED, "1.2": FAILED, "1.3": UNVERIFIED})
+    as_kept = {"1.1": [VERIFIED], "1.2": [FAILED], "1.3": [UNVERIFIED]}
+    assert seen(lecture(), store) == as_kept
+    assert seen(lecture(first="assert two == 2  \n"), store) == as_kept, "blanks are no change"
+    assert seen(lecture(drawn="print(other, 3)"), store) == as_kept, "a picture proves nothing"
+    assert seen(lecture(alone="two = other = 9"), store) == as_kept, "nor does what Colab needs"
+    assert seen(lecture(shown="from utils.napkin import calculators"), store) == as_kept, "nor does a calculator"
+    assert seen(lecture(setup="import os, sys\ntwo = 2\nother = 3"), store) == as_kept, "nobody leans on the new import"
+    assert seen(lecture(first="assert two < 3"), store) == as_kept | {"1.1": [STALE]}
+    assert seen(lecture(setup="import os\ntwo = 1 + 1\nother = 3"), store) == as_kept | {"1.1": [STALE]}
+    assert seen(lecture(setup="import os\ntwo = 2\nother = 4"), store) == as_kept | {"1.2": [STALE], "1.3": [STALE]}
+    gone = trial(tmp_path, claim(1, "assert two == 2"), setup="import os\ntwo = 2\nother = 3")
+    assert seen(gone, store) == {"1.1": [VERIFIED]}
+
+
+def test_each_gpu_has_its_say(tmp_path):
+    path, other = trial(tmp_path, claim(1, "assert 2 > 1"), claim(2, "assert 1")), trial(tmp_path, name="02_other")
+    assert status(read(path), receipts(tmp_path / "receipts")) == {"1.1": (), "1.2": ()}, "no folder, no receipt"
+    kept(tmp_path / "receipts", read(path), {"1.1": VERIFIED})
+    kept(tmp_path / "receipts", read(path), {"1.1": FAILED, "1.2": VERIFIED}, "x2.json")
+    kept(tmp_path / "receipts", read(other), {}, "x3.json")
+    assert seen(path, tmp_path / "receipts") == {"1.1": [VERIFIED, FAILED], "1.2": [VERIFIED]}
+    first = status(read(path), receipts(tmp_path / "receipts"))["1.1"][0]
+    assert first.words == "verified on NVIDIA X1, torch 2.11.0, 2026-01-02" and first.run["commit"] == "c0ffee"
+
+
+def test_what_is_no_receipt_is_named(tmp_path):
+    path = tmp_path / "x.json"
+    texts = ["", "[]", "{}", '{"gpu": "X", "runs": [], "lectures": {"01": {"run": 0}}, "solutions": {}}']
+    for text in texts:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"x\.json: not a receipt"):
+            receipts(tmp_path)
+
+
+def test_a_receipt_without_a_gpu_is_none(tmp_path):
+    path = kept(tmp_path / "receipts", read(trial(tmp_path, claim(1, "assert 1"))), {"1.1": VERIFIED}, device="cpu")
+    assert isinstance(read_receipt(path), Receipt)
+    with pytest.raises(ValueError, match=r"x1\.json: written without a GPU"):
+        receipts(tmp_path / "receipts")
+
+
+def test_a_damaged_run_is_named(tmp_path):
+    path = kept(tmp_path, read(trial(tmp_path, claim(1, "assert 1"))), {"1.1": VERIFIED})
+    raw = json.loads(path.read_text())
+    del raw["runs"][0]["driver"]
+    path.write_text(json.dumps(raw))
+    with pytest.raises(ValueError, match=r"x1\.json: not a receipt \(KeyError: 'driver'\)"):
+        receipts(tmp_path)
+
+
+# Writing
+
+
+def two(folder: Path) -> tuple[Lecture, Lecture]:
+    first = trial(folder, claim(1, "assert 2 > 1"))
+    return read(first), read(trial(folder, claim(1, "assert 3 > 1", lecture=2), name="02_trial"))
+
+
+def test_a_receipt_comes_back_as_it_was_written(tmp_path):
+    first, second = two(tmp_path)
+    receipt = empty(tmp_path / "receipts" / file_name("NVIDIA H100 80GB HBM3"), "NVIDIA X1")
+    for book in (second, first):
+        receipt = with_entry(receipt, RUN, book, entry(book, {f"{book.number}.1": VERIFIED}))
+    write_receipt(receipt)
+    assert [path.name for path in (tmp_path / "receipts").iterdir()] == ["nvidia-h100-80gb-hbm3.json"]
+    (again,) = receipts(tmp_path / "receipts")
+    assert again == receipt and list(again.lectures) == ["01_trial", "02_trial"] and again.runs == (RUN,)
+
+
+def test_of_two_receipts_the_later_run_of_each_notebook_counts(tmp_path):
+    first, second = two(tmp_path)
+    early, late = RUN | {"date": "2026-01-02T00"}, RUN | {"date": "2026-01-03T00", "commit": "beef"}
+    nothing = empty(tmp_path / "x1.json", "NVIDIA X1")
+    old = with_entry(nothing, early, first, entry(first, {"1.1": FAILED}))
+    old = with_entry(old, early, second, entry(second, {"2.1": VERIFIED}))
+    new = with_entry(nothing, late, first, entry(first, {"1.1": VERIFIED}))
+    for both in (merge(old, new), merge(new, old)):
+        assert sorted(run["date"] for run in both.runs) == [early["date"], late["date"]]
+        assert both.run_of(both.lectures["01_trial"])["commit"] == "beef" and not is_red(both, first)
+        assert both.run_of(both.lectures["02_trial"])["commit"] == "c0ffee"
+    assert merge(merge(old, new), with_entry(nothing, late, second, entry(second, {}))).runs == (late,), (
+        "no run is idle"
+    )
+    with pytest.raises(ValueError, match="one file for each GPU"):
+        merge(old, empty(tmp_path / "x2.json", "NVIDIA X2"))
+
+
+def test_a_short_form_or_a_broken_off_run_takes_no_long_forms_place(tmp_path):
+    first, _ = two(tmp_path)
+    late = RUN | {"date": "2026-01-03T00"}
+    long = with_entry(empty(tmp_path / "x1.json", "NVIDIA X1"), RUN, first, entry(first, {"1.1": VERIFIED}))
+    short = with_entry(long, late | {"form": "short"}, first, entry(first, {"1.1": FAILED}))
+    assert short.runs == (RUN,) and not is_red(short, first)
+    broken = with_entry(long, late, first, entry(first, {"1.1": FAILED}, WHOLE))
+    assert broken.runs == (RUN,)
+    changed = read(trial(tmp_path, claim(1, "assert 2 > 0")))
+    mended = with_entry(long, late | {"form": "short"}, changed, entry(changed, {"1.1": FAILED}))
+    assert is_red(mended, changed) and mended.runs[0]["form"] == "short", "of other code the long form says nothing"
+
+
+def test_what_is_done_is_of_the_same_code_versions_and_form(tmp_path):
+    first, second = two(tmp_path)
+    nothing = empty(tmp_path / "x1.json", "NVIDIA X1")
+    long = with_entry(nothing, RUN, first, entry(first, {"1.1": FAILED}))
+    assert is_done(long, first, RUN) and not is_done(long, second, RUN)
+    assert is_done(long, first, RUN | {"form": "short", "date": "later", "commit": "other"})
+    assert not is_done(long, first, RUN | {"torch": "2.13.0"}) and not is_done(long, first, RUN | {"cuda": "12.8"})
+    short = with_entry(nothing, RUN | {"form": "short"}, first, entry(first, {"1.1": VERIFIED}))
+    assert is_done(short, first, RUN | {"form": "short"}) and not is_done(short, first, RUN)
+    assert not is_done(long, read(trial(tmp_path, claim(1, "assert 2 > 0"))), RUN)
+    assert not is_done(with_entry(nothing, RUN, first, entry(first, {"1.1": FAILED}, WHOLE)), first, RUN)
+
+
+def test_a_change_in_a_module_that_the_notebook_imports_counts_and_in_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    sources = {
+        "facts": "x = 1",
+        "measure": "from utils.facts import x",
+        "loop/__init__": "from utils.loop.train import z",
+        "loop/train": "import utils.measure",
+        "loop/log": "y = 1",
+    }
+
+    def hash_with(changes: dict[str, str] | None = None) -> str:
+        for name, source in (sources | (changes or {})).items():
+            path = tmp_path / "utils" / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        provenance._module.cache_clear()
+        return modules_hash(lecture)
+
+    lecture = read(trial(tmp_path, setup="from utils import loop\nfrom utils.figures import x\nimport torch"))
+    try:
+        before = hash_with()
+        assert hash_with({"loop/log": "y = 2"}) == hash_with() == before
+        others = [hash_with(change) for change in ({"facts": "x = 2"}, {"measure": ""}, {"loop/train": ""})]
+        assert len({before, *others, hash_with({"loop/__init__": ""})}) == 5
+    finally:
+        provenance._module.cache_clear()
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.run(["git", "-C", folder, *identity, *words], capture_output=True, text=True, check=True).stdout
+
+
+def test_code_is_of_the_commit_that_has_just_these_files(tmp_path):
+    for folder in provenance.CODE:
+        (tmp_path / folder).mkdir()
+    (tmp_path / "utils" / "loop.py").write_text("x = 1")
+    (tmp_path / "notebooks" / "Ünïcode name.ipynb").write_text("{}")
+    assert commit_of(code_of(tmp_path), tmp_path) == {"commit": None, "dirty": None}
+    git(tmp_path, "init", "-q")
+    commits = []
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "utils" / "loop.py").write_text(text)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", text)
+        commits.append(git(tmp_path, "rev-parse", "HEAD").strip())
+    (tmp_path / "README.md").write_text("is no code")
+    (tmp_path / "utils" / "cache.pyc").write_text("nor is this")
+    clean = {"commit": commits[1], "dirty": False}
+    assert commit_of(code_of(tmp_path), tmp_path) == find_commit(code_of(tmp_path), tmp_path) == clean
+    (tmp_path / "utils" / "loop.py").write_text("x = 1")
+    assert commit_of(code_of(tmp_path), tmp_path) == {"commit": commits[1], "dirty": True}
+    assert find_commit(code_of(tmp_path), tmp_path) == {"commit": commits[0], "dirty": False}
+    (tmp_path / "utils" / "more.py").write_text("x = 1")
+    assert commit_of(code_of(tmp_path), tmp_path) == {"commit": commits[1], "dirty": True}
+    assert find_commit(code_of(tmp_path), tmp_path) == {"commit": None, "dirty": None}
+
+
+# Showing
+
+
+def receipt_with_a_stale_claim(folder: Path) -> tuple[Receipt, list[Lecture], list[Lecture]]:
+    """Of three lectures one has a stale claim, one a broken cell, one did not run; of two solutions one ran."""
+    first = read(trial(folder, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 1")))
+    second = read(trial(folder, claim(1, "assert 1", lecture=2), name="02_trial"))
+    solutions = [read(trial(folder, name=name)) for name in ("01_lab", "02_lab")]
+    receipt = empty(folder / "nvidia-x1.json", "NVIDIA X1")
+    receipt = with_entry(receipt, RUN, first, entry(first, {"1.1": VERIFIED, "1.2": VERIFIED}))
+    receipt = with_entry(receipt, RUN | {"form": "short"}, second, entry(second, {"2.1": UNVERIFIED}, "setup"))
+    ran = {key: entry(solutions[0], {})[key] for key in ("code", "modules", "seconds", "broken")}
+    receipt = with_entry(receipt, RUN, solutions[0], ran | {"ran": True, "points": 20, "of": 20})
+    first = read(trial(folder, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 2")))
+    return receipt, [first, second, read(trial(folder, claim(1, "assert 1", lecture=3), name="03_trial"))], solutions
+
+
+def test_the_table_counts_what_was_verified_there_and_what_is_stale(tmp_path):
+    lines = table(*receipt_with_a_stale_claim(tmp_path)).splitlines()
+    assert [line.split() for line in lines[2:5]] == [
+        ["01_trial", "2", "1", "0", "0", "1", "2.5", "long"],
+        ["02_trial", "1", "0", "1", "0", "0", "2.5", "short", "and", "1", "broken", "cell"],
+        ["03_trial", "1", "(did", "not", "run)"],
+    ]
+    assert lines[6].split()[:7] == ["total", "4", "1", "1", "0", "1", "5.0"]
+    assert lines[8] == "solutions: 1 of 2 ran, 20 of 20 points, 2.5 s"
+    assert "NVIDIA X1" in lines[10] and "commit c0ffee" in lines[10] and "CUDA 13.0" in lines[10]
+
+
+def test_the_readmes_show_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_path):
+    receipt, lectures, solutions = receipt_with_a_stale_claim(tmp_path)
+    words = "1 of 4 claims verified, 1 stale; solutions: 1 of 2 ran"
+    assert readme_block([receipt], lectures, solutions) == f"- [NVIDIA X1](tests/receipts/nvidia-x1.json): {words}"
+    lines = page_block([receipt], lectures, solutions).splitlines()
+    assert lines[:2] == ["| verified on | [NVIDIA X1](nvidia-x1.json) |", "|---|---|"]
+    assert lines[2:6] == [
+        "| 01 | 1 of 2, 1 stale |",
+        "| 02 | 0 of 1, 1 not verified (short form) |",
+        "| 03 | – |",
+        "| solutions | 1 of 2 ran |",
+    ]
+    for block in (readme_block, page_block):
+        none = block([], lectures, solutions)
+        assert none == NONE_YET and "](" not in none and "no machine has verified" in none
+
+
+def test_the_readme_changes_between_its_marks_alone():
+    readme = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert with_block(readme, "new\nlines") == f"before\n{BEGIN}\nnew\nlines\n{END}\nafter\n"
+    for bad in ("", f"{END}\n{BEGIN}"):
+        with pytest.raises(ValueError, match="put them where the receipts are to stand"):
+            with_block(bad, "new")

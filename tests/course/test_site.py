@@ -1,0 +1,554 @@
+"""The site: complete, harmless, self-contained, true to the ledger; on small lectures made for the purpose, and on ours."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from helpers.paths import ROOT
+
+from utils.course.__main__ import main
+from utils.course.notebooks import ledger
+from utils.course.notebooks.notebook import read
+from utils.course.receipts.receipts import RUN_KEYS, hashes_of
+from utils.course.run import run
+from utils.course.site import build as site
+from utils.course.site import frame, prose, search, sheet
+from utils.course.site.lecture import anchor_of
+from utils.napkin import calculators
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+HEADER = {
+    "date": "2026-01-02T03:04:05+00:00", "form": "short", "gpu": None, "torch": "2.13.0", "python": "3.11.7",
+    "device": "cpu", "hardware": "A small processor", "commit": "0123456789abcdef", "dirty": False,
+}  # fmt: skip
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+EVIL = '<script>alert(1)</script><img src=x onerror="alert(2)"><a href="javascript:alert(3)">x</a><b onclick="f()">bold</b>'
+REMOTE = '<img src="https://example.org/pixel.png"><iframe src="https://example.org"></iframe>'
+
+
+def markdown(name: str, source: str) -> dict:
+    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": source}
+
+
+def code(name: str, source: str, outputs=(), *, tags=()) -> dict:
+    return {
+        "cell_type": "code", "id": name, "metadata": {"tags": list(tags)}, "source": source, "outputs": list(outputs),
+        "execution_count": 1,
+    }  # fmt: skip
+
+
+def stream(text: str) -> dict:
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def shown(**data) -> dict:
+    return {
+        "output_type": "display_data",
+        "metadata": {},
+        "data": {key.replace("_", "/", 1): data[key] for key in data},
+    }
+
+
+def error(words: str) -> dict:
+    return {
+        "output_type": "error",
+        "ename": "AssertionError",
+        "evalue": words,
+        "traceback": [f"\x1b[31m{words}\x1b[0m"],
+    }
+
+
+FIRST = [
+    markdown("title", f"# 01 · The first\n\n**The question:** what is 2 < 3?\n\nAnd {EVIL} in prose."),
+    code("parameters", "full = False", tags=["parameters"]),
+    code("setup", "import torch"),
+    markdown("part", "## A part & more\n\nSee [below](#Another-part), [the lab](../labs/01_lab.ipynb), "
+             "[no lab](../labs/99.ipynb), [a paper](https://arxiv.org/abs/1706.03762).\n\n| a | b |\n|---|--:|\n| 1 | 2 |"),
+    markdown("claim-1-1", "**Claim 1.1.** Two and\ntwo are `4`.\n\nMore words, & more. Compare Claim 2.1 and Claim 7.7."),
+    code("proof-1-1", "assert 2 + 2 == 4  # <script>", [stream(f"a < b {EVIL}\n")]),
+    code("picture-1-1", "draw()", [shown(image_png=PIXEL + "\n", text_plain="<Figure>")]),
+    markdown("reading-1-1", "The bar is `4` high, not *5*.\n\nNext."),
+    markdown("claim-1-2", '**Folklore 1.2.** "It is five", they say, or 5.5. It is four.'),
+    code("proof-1-2", "assert 1", [stream("not verified here: needs a CUDA GPU")]),
+    markdown("claim-1-3", "**Claim 1.3.** Three is two."),
+    code("proof-1-3", "assert 3 == 2", [error("assert 3 == 2\n  where 3 = f(<x>)")]),
+    markdown("Another-cell", "### Another part\n\n<details><summary>Answer</summary>\n\nIt is **four**.\n\n</details>"),
+    code("helper", "no_such_name", [error("no such name")]),
+    code("outputs", "show()", [shown(text_html=EVIL + REMOTE), shown(text_plain=EVIL), shown(text_markdown=EVIL)]),
+]  # fmt: skip
+SECOND = [
+    markdown("title", "# 02 · The second\n\nIt answers: nothing. Zebra crossings."),
+    markdown("claim-2-1", '**Folklore 2.1.** "One is `"two"`." One is 1,024 times 10⁻¹².'),
+    code("proof-2-1", "assert 1"),
+]
+LAB = [markdown("title", "# Lab 01 · A lab\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it")]
+
+
+def write(path: Path, cells: list[dict]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def keep(folder: Path, paths: list[Path]) -> None:
+    """A ledger of these notebooks as if they had just been executed, with their copies where `run` puts them."""
+    results = []
+    for path in paths:
+        copy = folder / "notebooks" / path.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+        results.append(ledger.judge(read(path), read(copy), cuda=False, full=False, seconds=93.0))
+    ledger.write(folder / "ledger.json", HEADER, results)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """The site of two small lectures and a lab."""
+    folder = tmp_path_factory.mktemp("site")
+    write(folder / "labs" / "01_lab.ipynb", LAB)
+    keep(folder, [write(folder / "01_first.ipynb", FIRST), write(folder / "02_second.ipynb", SECOND)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "LABS", folder / "labs")
+        assert site.build(folder) == folder / "site" / "index.html"
+    return folder / "site"
+
+
+class Page(HTMLParser):
+    """What a browser would see: every element with its attributes, and what is wrong with the nesting."""
+
+    VOID = frozenset(("br", "hr", "img", "input", "link", "meta"))
+    SINGLE = frozenset(("script", "style", "title"))
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.path, self.open, self.elements, self.problems, self.text = path, [], [], [], []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.problems += [f"<{name}> is not closed" for name in self.open]
+        ids = [each["id"] for _, each in self.elements if "id" in each]
+        self.problems += [f"the id {name!r} stands twice" for name in {name for name in ids if ids.count(name) > 1}]
+        self.ids = set(ids)
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+        if len(dict(attributes)) < len(attributes):
+            self.problems.append(f"an attribute of {self.get_starttag_text()} stands twice")
+        if name not in self.VOID:
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+
+    def handle_endtag(self, name):
+        if name in self.VOID:
+            return
+        if not self.open or self.open.pop() != name:
+            self.problems.append(f"</{name}> at line {self.getpos()[0]} closes nothing")
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def of(self, *names: str) -> list[dict]:
+        return [attributes for name, attributes in self.elements if name in names]
+
+
+def pages(folder: Path) -> dict[str, Page]:
+    return {path.name: Page(path) for path in sorted(folder.glob("*.html"))}
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Each address on the site that leads nowhere."""
+    found, all_pages = [], pages(folder)
+    for name, page in all_pages.items():
+        for address in [each["href"] for each in page.of("a", "link") if "href" in each]:
+            target, mark, place = address.partition("#")
+            there = not target or (folder / target).is_file()
+            if there and mark and not re.match(r"https?:", address):
+                there = bool({place, unquote(place)} & all_pages[target or name].ids)
+            if not there and not re.match(r"https?:", address):
+                found.append(f"{name}: {address}")
+    return found
+
+
+def loaded(page: Page) -> list[str]:
+    """What a browser loads with the page."""
+    sources = [each["src"] for _, each in page.elements if "src" in each] + [each["href"] for each in page.of("link")]
+    return [source for source in sources if not source.startswith("data:image/")]
+
+
+# Small lectures
+
+
+def test_pages_are_well_formed_and_every_link_leads_somewhere(made):
+    assert {page: each.problems for page, each in pages(made).items() if each.problems} == {}
+    assert broken_links(made) == []
+    names = {"index", "folklore", "ledger", "sheet", "calculators", "01_first", "02_second", "lab_01_lab"}
+    assert {path.stem for path in made.glob("*.html")} == names
+
+
+def test_the_checks_of_links_and_nesting_can_fail(made, tmp_path):
+    (tmp_path / "a.html").write_text('<div id="x"><p id="x">one</div><a href="b.html">b</a><a href="#y">y</a>')
+    assert len(Page(tmp_path / "a.html").problems) == 3
+    assert broken_links(tmp_path) == ["a.html: b.html", "a.html: #y"]
+
+
+def test_nothing_is_loaded_from_elsewhere(made):
+    for name, page in pages(made).items():
+        assert set(loaded(page)) <= {"site.css", "site.js", "icon.svg"}, name
+        (policy,) = [each["content"] for each in page.of("meta") if "http-equiv" in each]
+        assert "default-src 'none'" in policy and "http" not in policy and "unsafe" not in policy
+    for name in ("site.css", "site.js", "search.js"):
+        text = (made / name).read_text()
+        assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|https?://", text), name
+
+
+def test_no_script_of_a_lecture_survives(made):
+    for name, page in pages(made).items():
+        assert page.of("script") == [{"src": "site.js"}], name
+        handlers = [key for _, each in page.elements for key in each if key.startswith("on")]
+        assert handlers == [] and page.of("iframe", "object", "embed", "style") == []
+        assert not [each for _, each in page.elements if "style" in each], (
+            "the page's policy refuses it, and says so aloud"
+        )
+        assert not [each for each in page.of("a") if each.get("href", "").startswith(("javascript", "data"))]
+    text = (made / "01_first.html").read_text()
+    assert "a &lt; b &lt;script&gt;alert(1)" in text and "<b>bold</b>" in text
+    assert "alert(1)" not in prose.clean(EVIL) and "example.org" not in prose.clean(REMOTE)
+
+
+def test_each_claim_stands_on_its_page_with_what_its_proof_came_to(made):
+    page = (made / "01_first.html").read_text()
+    sections = re.findall(r'<section id="(claim-[\d-]+)" class="cell claim (\w+) (\w+)">(.*?)</section>', page, re.S)
+    assert [section[:3] for section in sections] == [
+        ("claim-1-1", "claim", "verified"),
+        ("claim-1-2", "folklore", "unverified"),
+        ("claim-1-3", "claim", "failed"),
+    ]
+    words = [prose.plain(section[3]) for section in sections]
+    assert "✓ verified (CPU, " in words[0]
+    assert "○ not verified: needs a CUDA GPU (CPU, " in words[1]
+    assert "✗ failed: assert 3 == 2 (CPU, " in words[2] and "where 3 = f(<x>)" in words[2]
+    assert '<a class="to-claim" href="02_second.html#claim-2-1">Claim 2.1</a> and Claim 7.7' in page
+
+
+def test_the_ledger_page_has_each_claim_once(made):
+    rows = re.findall(r'<tr class="(\w+) (\w+)" id="row-([\d-]+)">', (made / "ledger.html").read_text())
+    written = json.loads((made.parent / "ledger.json").read_text())["claims"]
+    expected = [(row["status"], row["kind"].lower(), row["id"]) for row in written]
+    assert [
+        (name.replace("unverified", "not verified"), kind, id_.replace("-", ".")) for name, kind, id_ in rows
+    ] == expected
+    assert len(rows) == 4
+    assert "No claim has been verified on a GPU yet" in (made / "ledger.html").read_text()
+
+
+def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
+    path = write(tmp_path / "01_first.ipynb", FIRST)
+    keep(tmp_path, [path])
+    injected = code("injected", "full = True", tags=["injected-parameters"])
+    write(tmp_path / "notebooks" / "01_first.ipynb", [*FIRST[:2], injected, *FIRST[2:]])
+    statuses = {"1.1": "verified", "1.2": "verified", "1.3": "failed"}
+    rows = [
+        {"id": number, "status": statuses[number], "reason": "", **hashes}
+        for number, hashes in hashes_of(read(path)).items()
+    ]
+    rows[0]["proof"] = "0" * 64
+    run_there = dict.fromkeys(RUN_KEYS, "") | {"device": "cuda", "torch": "2.11.0", "form": "full"}
+    run_there["date"] = "2026-02-03T04:05:06+00:00"
+    receipt = {
+        "gpu": "NVIDIA Q1",
+        "runs": [run_there],
+        "lectures": {"01_first": {"run": 0, "claims": rows}},
+        "solutions": {},
+    }
+    (tmp_path / "receipts").mkdir()
+    (tmp_path / "receipts" / "q1.json").write_text(json.dumps(receipt))
+    made = site.build(tmp_path, tmp_path / "receipts").parent
+    index, table = (prose.plain((made / name).read_text()) for name in ("index.html", "ledger.html"))
+    summary = (
+        "NVIDIA Q1: 1 claim verified there, 1 failed, 1 stale: changed since (torch 2.11.0, full form, 2026-02-03)"
+    )
+    assert summary in index and summary in table and "No claim has been verified on a GPU" not in index + table
+    assert "verified on CPU: 1, NVIDIA Q1: 1" in index
+    page = (made / "ledger.html").read_text()
+    assert re.findall(r'<td class="receipt" data-label="on GPUs: "><span class="(\w+)">', page) == [
+        *("stale", "verified", "failed"),
+    ]
+    verdicts = re.findall(r'<p class="verdict">(.*?) <a', (made / "01_first.html").read_text())
+    assert "· verified once, its proof has changed since (NVIDIA Q1, torch 2.11.0, 2026-02-03)" in verdicts[0]
+    assert "· verified on NVIDIA Q1, torch 2.11.0, 2026-02-03" in verdicts[1]
+
+
+def test_calculators_show_the_states_that_have_a_name(made, tmp_path):
+    assert "None of the lectures on this site has a calculator" in (made / "calculators.html").read_text()
+    cells = [*SECOND, code("calculator-matmul", "calculators.show('matmul')", [shown(text_html="<p>first</p>")])]
+    keep(tmp_path, [write(tmp_path / "02_second.ipynb", cells)])
+    site.build(tmp_path)
+    page = Page(tmp_path / "site" / "calculators.html")
+    named = calculators.CALCULATORS["matmul"].presets
+    assert page.problems == [] and broken_links(tmp_path / "site") == []
+    assert [each["checked"] for each in page.of("input") if "checked" in each] == [None]
+    assert len([each for each in page.of("input") if each.get("name") == "matmul"]) == len(named) == len(page.of("img"))
+    text = prose.plain(page.path.read_text())
+    for state in calculators.states("matmul"):
+        assert f"{state.name} {' '.join(state.words)}" in text
+    assert "02_second.html#calculator-matmul" in [each["href"] for each in page.of("a")]
+    lecture = (tmp_path / "site" / "02_second.html").read_text()
+    assert '<div class="html"><p>first</p></div>' in lecture and 'href="calculators.html#matmul"' in lecture
+
+
+def test_a_lecture_knows_its_neighbours_its_contents_and_its_pictures(made):
+    first, second = (made / "01_first.html").read_text(), (made / "02_second.html").read_text()
+    assert 'rel="next" href="02_second.html"' in first and 'rel="prev"' not in first
+    assert 'rel="prev" href="01_first.html"' in second and 'rel="next"' not in second
+    assert re.findall(r'<li class="level-\d"><a href="#[^"]+">(.*?)</a>', first) == [
+        "A part &amp; more",
+        "Another part",
+    ]
+    assert f'src="data:image/png;base64,{PIXEL}" alt="The bar is 4 high, not 5."' in first
+    assert '<th class="figure">b</th>' in first and '<td class="figure">2</td>' in first
+    assert '<a href="lab_01_lab.html">the lab</a>, no lab,' in first
+    assert '<a href="01_first.html">the lecture</a>' in (made / "lab_01_lab.html").read_text()
+
+
+def test_the_index_says_what_each_lecture_answers_and_what_it_came_to(made):
+    text = prose.plain((made / "index.html").read_text())
+    assert "01 The first What is 2 < 3? 3 claims: ✓ 1 ○ 1 ✗ 1 1 broken cell verified on CPU: 1" in text
+    first = (made / "01_first.html").read_text()
+    assert '✗ broken cell</span> <a href="#helper">helper</a>: no such name</p>' in first
+    assert "strength –" in text and "1.6 min" in text and "Nothing. Zebra crossings." in text
+    assert "A small processor, torch 2.13.0" in text
+
+
+def test_folklore_is_parted_into_what_is_told_and_what_holds(made):
+    page = (made / "folklore.html").read_text()
+    told = re.findall(r'<p class="saying">(.*?)</p>\s*<p class="truth">(.*?)</p>', page)
+    assert told == [
+        ('"It is five", they say, or 5.5.', "It is four."),
+        ('"One is <code>"two"</code>."', "One is 1,024 times 10⁻¹²."),
+    ]
+
+
+def luminance(colour: str) -> float:
+    """Of "#rrggbb", by WCAG 2."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_code_can_be_read_in_light_and_in_dark(made):
+    style = (made / "site.css").read_text()
+    papers = re.search(r"--raised: light-dark\((#\w{6}), (#\w{6})\)", style).groups()
+    tokens = re.findall(r"^\.highlight \.(\w+) \{ color: light-dark\((\S+), (\S+)\)", style, re.M)
+    assert {"k", "s2", "c1", "mi", "o"} <= {name for name, *_ in tokens}
+    read_by_people = [each for each in tokens if each[0] not in ("w", "err") and not each[0].startswith("g")]
+    faint = [
+        (name, colour)
+        for name, *colours in read_by_people
+        for colour, paper in zip(colours, papers, strict=True)
+        if colour != "currentcolor" and contrast(colour, paper) < 4.5
+    ]
+    assert faint == [] and round(contrast("#ffffff", "#767676"), 2) == 4.54
+
+
+def test_the_search_finds_claims_headings_and_text(made):
+    script = (made / "search.js").read_text()
+    records = json.loads(script.removeprefix("window.COURSE = ").removesuffix(";\n"))
+    at = {title: place for place, (_, title) in enumerate(records["pages"])}
+    first = at["01 · The first"]
+    assert [
+        first,
+        "claim-1-1",
+        "claim",
+        "Claim 1.1",
+        "Two and two are 4. More words, & more. Compare Claim 2.1 and Claim 7.7.",
+    ] in (records["texts"])
+    assert [first, "Another-part", "heading", "Another part", ""] in records["texts"]
+    assert [first, "Another-cell", "text", "", "Answer It is four."] in records["texts"]
+    assert any(record[0] == at["Lab 01 · A lab"] for record in records["texts"])
+    folklore = [record for record in records["texts"] if record[2] == "folklore"]
+    assert [record[3] for record in folklore] == ["Folklore 1.2", "Folklore 2.1"]
+    ids = {page: each.ids for page, each in pages(made).items()}
+    assert all(record[1] in ids[records["pages"][record[0]][0]] for record in records["texts"])
+
+
+def test_the_index_of_the_search_cannot_leave_its_script(tmp_path):
+    search.write(tmp_path / "search.js", [("a.html", "</script>\u2028", (("x", "text", "", "one\u2029two"),))])
+    text = (tmp_path / "search.js").read_text()
+    assert text.count("\n") == 1 and "\u2028" not in text and "\u2029" not in text
+
+
+def test_a_page_that_is_too_large_is_refused_and_the_old_site_stays(made, monkeypatch):
+    monkeypatch.setattr(frame, "LIMIT", 4000)
+    monkeypatch.setattr(site, "LABS", made.parent / "labs")
+    with pytest.raises(ValueError, match=r"01_first.html would have [\d,]+ bytes"):
+        site.build(made.parent)
+    assert (made / "index.html").exists() and list(made.parent.glob("site.*")) == []
+
+
+def test_a_lecture_that_did_not_run_is_on_the_index_without_a_page(tmp_path):
+    keep(tmp_path, [write(tmp_path / "01_first.ipynb", FIRST), write(tmp_path / "02_second.ipynb", SECOND)])
+    (tmp_path / "notebooks" / "02_second.ipynb").unlink()
+    site.build(tmp_path)
+    assert not (tmp_path / "site" / "02_second.html").exists() and broken_links(tmp_path / "site") == []
+    assert "The second did not run" in prose.plain((tmp_path / "site" / "index.html").read_text())
+    assert 'id="row-2-1"' in (tmp_path / "site" / "ledger.html").read_text()
+
+
+# When it is made
+
+
+def test_what_has_changed_since_it_ran_is_stale(tmp_path):
+    paths = [write(tmp_path / "01_first.ipynb", FIRST), write(tmp_path / "02_second.ipynb", SECOND)]
+    assert "no ledger" in site.stale(tmp_path, paths)
+    keep(tmp_path, paths[:1])
+    assert site.stale(tmp_path, paths[:1]) == ""
+    assert site.stale(tmp_path, paths) == "02_second has not run"
+    keep(tmp_path, paths)
+    injected = code("injected", "full = True", tags=["injected-parameters"])
+    write(tmp_path / "notebooks" / "01_first.ipynb", [*FIRST[:2], injected, *FIRST[2:]])
+    assert site.stale(tmp_path, paths) == ""
+    write(paths[1], [*SECOND[:-1], code("proof-2-1", "assert 2")])
+    assert site.stale(tmp_path, paths) == "02_second has changed since it ran"
+
+
+def test_site_runs_the_lectures_first_only_where_it_must(tmp_path, monkeypatch, capsys):
+    path = write(tmp_path / "01_first.ipynb", FIRST)
+    ran = []
+    monkeypatch.setattr("utils.course.__main__.find", lambda paths, lectures: [path])
+    monkeypatch.setattr("utils.course.__main__.run", lambda paths, folder, timeout: ran.append(paths) or 1)
+    assert main(["site", "--build", str(tmp_path)]) == 1 and ran == [[path]]
+    assert "no ledger" in capsys.readouterr().err
+    keep(tmp_path, [path])
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[path]]
+    assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n"
+
+
+def test_pages_that_cannot_be_made_cost_no_verdict(tmp_path, monkeypatch, capsys):
+    def fail(folder, store):
+        raise RuntimeError("no such template")
+
+    monkeypatch.setattr("utils.course.run.build_site", fail)
+    path = write(tmp_path / "01_first.ipynb", [FIRST[0], code("parameters", "full = False", tags=["parameters"])])
+    assert run([path], tmp_path / "build") == 1
+    assert json.loads((tmp_path / "build/ledger.json").read_text())["lectures"][0]["failed"] == 0
+    assert "the pages could not be made: RuntimeError: no such template" in capsys.readouterr().out
+
+
+# Our lectures
+
+
+@pytest.fixture(scope="module")
+def course() -> tuple[dict[str, str], dict[str, str]]:
+    """The text of each claim by number, and the source of each code cell by lecture and id."""
+    lectures = [read(path) for path in NOTEBOOKS]
+    claims = {claim.number: claim.text for lecture in lectures for claim in lecture.claims}
+    return claims, {f"{each.name[:2]}/{cell.id}": cell.source for each in lectures for cell in each.code}
+
+
+def test_each_line_of_the_cheat_sheet_stands_in_its_claim(course):
+    claims, sources = course
+    made = sheet.sections(claims, sources)
+    assert sheet.problems(made, claims) == []
+    assert [section.title for section in made] == [
+        *("FLOPs and time", "Memory", "Scales and noise", "Dtypes", "Optimizers"),
+        *("The order of the loop", "Common errors"),
+    ]
+    for section in made[:3]:
+        assert all(row[-1].claims and row[-1].holds for row in section.rows), section.title
+    assert all(any(cell.claims for cell in row) for section in made for row in section.rows)
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "other"),
+    [
+        ("3.3", "34,359,738,368", "34,359,738,367"),
+        ("0.8", "143.93", "1143.93"),
+        ("2.33", "16,777,216", "16,777,217"),
+        ("2.1", "1 + 5 + 10", "1 + 6 + 9"),
+        ("9.71", "clip, step", "step, clip off"),
+        ("6.29", '"Muon makes', '"Muon gives'),
+    ],
+)
+def test_a_line_whose_claim_says_something_else_is_found(course, number, words, other):
+    claims, sources = course
+    assert words in claims[number]
+    if number == "9.71":
+        with pytest.raises(KeyError):
+            sheet.sections(claims | {number: claims[number].replace(words, other)}, sources)
+        return
+    changed = claims | {number: claims[number].replace(words, other)}
+    assert any(f"claim {number} lacks" in each for each in sheet.problems(sheet.sections(changed, sources), changed))
+
+
+def test_a_line_without_its_claim_is_left_out(course):
+    claims, sources = course
+    few = {number: text for number, text in claims.items() if number.startswith(("3.", "9."))}
+    made = sheet.sections(few, sources)
+    assert sheet.problems(made, few) == []
+    assert [section.title for section in made] == ["FLOPs and time", "The order of the loop"]
+    assert sheet.problems(sheet.sections(claims, sources), {}) != []
+
+
+def test_the_state_of_each_optimizer_is_what_claim_6_31_says(course):
+    told = {}
+    for names, held in re.findall(r"([A-Z][^;:]*?|momentum[^;:]*?) (\d+)(?=;|\.)", course[0][sheet.STATE]):
+        told |= {name.strip().lower(): int(held) for name in re.split(r", | and ", names)}
+    measured = {name: sheet.state_bytes(*made) for name, (made, *_) in sheet.OPTIMIZERS.items() if name != "Adafactor"}
+    assert measured == {name: told[name.lower()] for name in measured}
+
+
+def test_each_error_comes_from_a_proof(course):
+    claims, sources = course
+    (errors,) = [section for section in sheet.sections(claims, sources) if section.title == "Common errors"]
+    assert len(errors.rows) == len(sheet.ERRORS)
+    assert all(re.match(r"<pre>\w+Error: .", row[0].html) or "Unsupported" in row[0].html for row in errors.rows)
+    assert sheet.messages("with raises(ValueError, 'two'):\n    f('IndexError: three')\nx = 'plain'") == [
+        "ValueError: … two",
+        "IndexError: three",
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_folklore_of_our_lectures_has_two_halves(path):
+    for claim in read(path).claims:
+        if claim.kind == "Folklore":
+            saying, truth = site.saying_and_truth(claim.text)
+            assert prose.plain(saying) and len(prose.plain(truth)) > 10, claim.number
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_our_lectures_write_formulas_in_plain_signs(path):
+    """The site has no MathJax: a formula in TeX would stand there as it is typed."""
+    for cell in read(path).cells:
+        if cell.kind == "markdown":
+            text = re.sub(r"```.*?```|`[^`]*`", "", cell.source, flags=re.S)
+            assert not re.search(r"\$[^$]+\$|\\\(|\\\[|\\begin\{", text), cell.id
+
+
+@pytest.mark.slow
+def test_the_site_of_our_lectures_is_whole(tmp_path):
+    """Without outputs, since nothing runs here: every page, link, claim and piece of folklore."""
+    keep(tmp_path, NOTEBOOKS)
+    made = site.build(tmp_path).parent
+    assert {page: each.problems for page, each in pages(made).items() if each.problems} == {}
+    assert broken_links(made) == []
+    claims = [claim for path in NOTEBOOKS for claim in read(path).claims]
+    every = {name: page.ids for name, page in pages(made).items()}
+    for path in NOTEBOOKS:
+        assert {anchor_of(claim.number) for claim in read(path).claims} <= every[f"{path.stem}.html"]
+    assert len(re.findall(r'<tr class="\w+ \w+" id="row-', (made / "ledger.html").read_text())) == len(claims)
+    told = re.findall(
+        r'<section class="folklore-card \w+" id="folklore-([\d-]+)">', (made / "folklore.html").read_text()
+    )
+    assert [number.replace("-", ".") for number in told] == [each.number for each in claims if each.kind == "Folklore"]
+    labs = {path.stem for path in (ROOT / "labs").glob("*.ipynb")}
+    assert {path.stem.removeprefix("lab_") for path in made.glob("lab_*.html")} == labs

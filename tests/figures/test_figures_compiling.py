@@ -1,0 +1,51 @@
+"""The pictures of torch.compile: what they draw is what they were given."""
+
+import pytest
+from helpers.figure_text import legend, texts
+
+from utils.figures import compiling as figures
+
+
+def test_captured_strips_draws_a_box_for_each_operation_and_a_dot_for_each_break():
+    figure = figures.captured_strips({"before": [["sin", "mul"], ["add"]], "after": [["sin", "mul", "add"]]})
+    (axes,) = figure.axes
+    assert texts(figure) == ["sin", "mul", "add"] * 2
+    lefts = [box.get_x() for box in axes.patches]
+    assert lefts == [0, 1, 2 + figures.GAP, 0, 1, 2]
+    assert [box.get_y() + box.get_height() / 2 for box in axes.patches] == pytest.approx([0, 0, 0, 1, 1, 1])
+    ((x, y),) = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines]
+    assert 2 < x < 2 + figures.GAP and y == 0
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["before: 2", "after: 1"]
+
+
+def test_recompilations_draws_each_setting_over_the_calls():
+    settings = {"None": [1, 2, 2], "True": [1, 1, 1], "False": [1, 2, 3]}
+    figure = figures.recompilations([16, 17, 32], settings)
+    (axes,) = figure.axes
+    assert [list(line.get_ydata()) for line in axes.lines] == list(settings.values())
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["16", "17", "32"]
+    assert legend(figure) == list(settings)
+
+
+def test_recompilations_refuses_a_setting_of_another_length():
+    with pytest.raises(ValueError, match=r"3 calls, but \{'b': 1\}"):
+        figures.recompilations([1, 2, 3], {"a": [1, 1, 1], "b": [1], "c": [1, 2, 3]})
+
+
+def test_fused_kernels_are_as_wide_together_as_the_operations():
+    figure = figures.fused_kernels(["sin", "mul", "cos", "add"], kernels=2)
+    (axes,) = figure.axes
+    assert texts(figure) == ["sin", "mul", "cos", "add", "kernel 1", "kernel 2"]
+    assert [round(box.get_x(), 6) for box in axes.patches] == [0, 1, 2, 3, 0, 2]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["eager: 4", "compiled: 2"]
+
+
+def test_speed_ratios_are_drawn_from_one():
+    figure = figures.speed_ratios({"slower": 0.5, "faster": 3.0})
+    (axes,) = figure.axes
+    assert [(box.get_x() + min(box.get_width(), 0), abs(box.get_width())) for box in axes.patches] == [
+        (0.5, 0.5),
+        (1, 2),
+    ]
+    assert texts(figure) == [" 0.50×", " 3.00×"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["slower", "faster"]

@@ -1,0 +1,67 @@
+"""The pictures of number formats: what they write and draw is what they were given. How they look is for eyes."""
+
+import numpy as np
+import pytest
+from helpers.figure_text import legend, texts
+from matplotlib.colors import to_hex
+
+from utils.figures import dtypes as figures
+
+
+def test_bit_layouts_colour_each_field_and_write_each_bit():
+    figure = figures.bit_layouts([("tiny", "01100", 2, 1, 3.0), ("full", "1011", 1, 2, -1.5)])
+    (axes,) = figure.axes
+    colours = [to_hex(patch.get_facecolor()) for patch in axes.patches]
+    field = {to_hex(colour): name[0] for name, colour in figures.FIELD_COLOURS.items()}
+    assert "".join(field[colour] for colour in colours) == "seemi" + "semm"
+    assert texts(figure) == [*"01100", "tiny", "1 + 2 + 1   3", *"1011", "full", "1 + 1 + 2   -1.5"]
+
+
+def test_bit_layouts_refuse_a_number_with_too_few_bits():
+    with pytest.raises(ValueError, match="half: 15 bits for fields of 16"):
+        figures.bit_layouts([("half", "0" * 15, 5, 10, 0.0)])
+
+
+def test_ranges_begin_and_end_where_they_are_told():
+    (axes,) = figures.ranges({"a": (1e-8, 1e-4, 1e4), "b": (1e-3, 1e-2, 400.0)}).axes
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert np.allclose(ends, [(1e-8, 1e-4), (1e-4, 1e4), (1e-3, 1e-2), (1e-2, 400)], rtol=1e-12)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert texts(axes.figure) == ["1e-08", "10000", "0.001", "400"]
+
+
+def test_staircase_marks_where_ties_go():
+    x = np.arange(0, 4.1, 0.5)
+    (axes,) = figures.staircase(x, np.rint(x), ties=np.array([0.5, 1.5, 2.5])).axes
+    line, rounded, ties = axes.lines
+    assert list(line.get_ydata()) == list(x) and list(rounded.get_ydata()) == list(np.rint(x))
+    assert (list(ties.get_xdata()), list(ties.get_ydata())) == ([0.5, 1.5, 2.5], [0, 2, 2])
+
+
+def test_rounding_error_draws_one_named_line_for_each_format():
+    figure = figures.rounding_error(np.arange(3), {"a": np.array([1, 0.5, 0.1]), "b": np.array([1, 1, np.nan])})
+    a, b = figure.axes[0].lines[:2]
+    assert list(a.get_ydata()) == [1, 0.5, 0.1] and np.isnan(b.get_ydata()[2])
+    assert legend(figure) == ["a", "b"]
+
+
+def test_counting_tells_where_each_counter_stands_in_the_end():
+    figure = figures.counting({"a": [1, 2, 2], "b": [1, 2, 3]})
+    assert texts(figure) == ["a: 2", "b: 3"]
+    assert [list(line.get_xdata()) for line in figure.axes[0].lines[:2]] == [[1, 2, 3]] * 2
+
+
+def test_trajectories_draw_each_weight_and_their_mean():
+    paths = np.array([[1.0, 1.0], [0.9, 0.7]])
+    figure = figures.trajectories(paths, exact=np.array([1, 0.8]), nearest=np.ones(2))
+    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata())]
+    assert drawn == [[1, 0.9], [1, 0.7], [1, 0.8], [1, 0.8], [1, 1]]
+    assert legend(figure) == ["stochastic, 2 weights", "their mean", "exact", "to nearest"]
+
+
+def test_windows_count_what_survives():
+    logs = np.array([-12.0, -10.5, -9.5, 0.0])
+    figure = figures.windows({"values": logs}, (2.0**-9, 2.0**-6, 448.0))
+    assert legend(figure) == ["normal range", "subnormals", "values: 50% survive"]
+    normal, subnormal = figure.axes[0].patches[:2]
+    assert (normal.get_x(), subnormal.get_x(), subnormal.get_x() + subnormal.get_width()) == (-6, -9, -6)

@@ -1,0 +1,56 @@
+"""The pictures of the FashionMNIST lab: the numbers they show are the numbers they were given."""
+
+import numpy as np
+import pytest
+from helpers.figure_text import legend, texts
+
+from utils.figures import fashion as figures
+
+
+def test_image_columns_put_each_image_below_its_label():
+    images = np.arange(3 * 4).reshape(3, 2, 2)
+    figure = figures.image_columns({"one": images[:1], "two": images[1:]})
+    top_left, top_right, bottom_left, bottom_right = figure.axes
+    assert (top_left.get_title(), top_right.get_title()) == ("one", "two")
+    assert np.array_equal(top_right.images[0].get_array(), images[1])
+    assert np.array_equal(bottom_right.images[0].get_array(), images[2])
+    assert not bottom_left.images
+
+
+def test_epoch_curves_draw_every_seed_and_name_each_curve_once():
+    (axes,) = figures.epoch_curves({"a": [[3, 2], [4, 1]], "b": [[5, 6]]}, "loss").axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[3, 2], [4, 1], [5, 6]]
+    assert legend(axes.figure) == ["a", "b"]
+    assert list(axes.get_xticks()) == [1, 2]
+
+
+def test_confusion_prints_counts_and_colours_shares():
+    (axes,) = figures.confusion(np.array([[9, 1], [0, 20]]), ("a", "b")).axes
+    assert texts(axes.figure) == ["9", "1", "0", "20"]
+    assert np.array_equal(axes.images[0].get_array(), [[0.9, 0.1], [0, 1]])
+
+
+def test_mistakes_caption_each_image():
+    figure = figures.mistakes(np.zeros((7, 2, 2)), [f"image {k}" for k in range(7)])
+    assert len(figure.axes) == 12
+    assert sum(bool(axes.images) for axes in figure.axes) == 7
+    assert figure.axes[6].get_title(loc="left") == "image 6"
+
+
+def test_norms_watched_draw_the_limit():
+    (axes,) = figures.norms_watched({"a": [1.0, 3.0]}, limit=2.0).axes
+    dots, limit = axes.lines
+    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1, 2], [1.0, 3.0])
+    assert list(limit.get_ydata()) == [2.0, 2.0]
+
+
+def test_luck_marks_the_best_on_the_images_that_choose():
+    (axes,) = figures.luck(np.array([0.1, 0.3, 0.2]), np.array([0.2, 0.1, 0.3])).axes
+    picked = axes.lines[1]
+    assert (picked.get_xdata(), picked.get_ydata()) == (30, 10)
+
+
+def test_accuracies_draw_95_percent_of_the_binomial():
+    (axes,) = figures.accuracies({"a": [0.5]}, images=10_000).axes
+    (whisker,) = axes.collections[0].get_segments()
+    assert whisker[:, 0] == pytest.approx([100 * (0.5 - 1.96 * 0.005), 100 * (0.5 + 1.96 * 0.005)])

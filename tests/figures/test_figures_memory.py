@@ -1,0 +1,64 @@
+"""The pictures of memory: what they compute is right, what they cannot draw they refuse. How they look is for eyes."""
+
+import pytest
+from helpers.figure_text import legend, words
+
+from utils.figures import memory as figures
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "unit"),
+    [
+        (0, (1, "B")),
+        (999, (1, "B")),
+        (1000, (1e3, "kB")),
+        (2_500_000, (1e6, "MB")),
+        (1e9, (1e9, "GB")),
+        (7e13, (1e12, "TB")),
+    ],
+)
+def test_the_unit_is_the_largest_one_reached(nbytes, unit):
+    assert figures.unit_of(nbytes) == unit
+
+
+def test_step_timeline_finds_the_peak_of_the_sum():
+    parts = {"parameters": [4e6, 4e6, 4e6, 4e6], "activations": [0, 3e6, 8e6, 1e6]}
+    figure = figures.step_timeline(parts, {"forward": 0, "backward": 2})
+    assert "peak 12.00 MB" in words(figure) and "forward" in words(figure) and "backward" in words(figure)
+    (marker,) = [line for line in figure.axes[0].lines if line.get_marker() == "v"]
+    assert (list(marker.get_xdata()), list(marker.get_ydata())) == ([2], [12.0])
+    assert sorted(legend(figure)) == ["activations", "parameters"]
+
+
+def test_step_timeline_refuses_categories_of_different_length():
+    with pytest.raises(ValueError, match=r"\[2, 3\] events"):
+        figures.step_timeline({"parameters": [1, 2], "activations": [1, 2, 3]}, {"forward": 0})
+
+
+def test_law_fit_draws_what_it_is_given():
+    figure = figures.law_fit(
+        [100, 200], [110, 190], (5000, 5001), {"T": [1, 2], "plain": [1e9, 4e9], "flash": [1e9, 2e9]}
+    )
+    dots, lines = figure.axes
+    assert [list(line.get_ydata()) for line in dots.lines[1:]] == [[110, 190], [5001]]
+    assert [list(line.get_ydata()) for line in lines.lines] == [[1, 4], [1, 2]]
+    assert legend(figure) == ["fitted on these", "never seen", "plain", "flash"]
+
+
+def test_checkpoint_curve_marks_the_minimum_and_draws_the_law():
+    figure = figures.checkpoint_curve([1, 4, 16], [17, 8, 17], [1.0, 1.25, 1.3], layers=16)
+    memory, price = figure.axes
+    law, measured = memory.lines
+    assert "8 at s = 4" in words(figure)
+    assert min(law.get_ydata()) == pytest.approx(8, abs=0.01) and law.get_ydata()[0] == 17
+    assert list(measured.get_ydata()) == [17, 8, 17] and list(price.lines[0].get_ydata()) == [1.0, 1.25, 1.3]
+
+
+def test_memory_budget_adds_up_each_bar_and_names_each_part_once():
+    bars = {"plain": {"weights": 10**9, "state": 3 * 10**9}, "sharded": {"weights": 10**9, "state": 10**9}}
+    figure = figures.memory_budget(bars, {"24 GB": 24 * 10**9})
+    assert "4.0 GB" in words(figure) and "2.0 GB" in words(figure) and "24 GB" in words(figure)
+    assert legend(figure) == ["weights", "state"]
+    widths = [patch.get_width() for patch in figure.axes[0].patches]
+    assert widths == pytest.approx([1, 3, 1, 1])
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [24]

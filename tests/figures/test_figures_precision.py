@@ -1,0 +1,74 @@
+"""The pictures of mixed precision: what they draw is what they were given, what they cannot draw they refuse."""
+
+import numpy as np
+import pytest
+import torch
+from helpers.figure_text import legend, texts, words
+from matplotlib.colors import to_hex
+
+from utils.figures import precision as figures
+
+
+def test_dtype_table_colours_each_box_by_its_dtype():
+    columns = {
+        "fp32 in": {"matmul": torch.bfloat16, "exp": torch.float32},
+        "bf16 in": {"matmul": torch.bfloat16, "exp": torch.int64},
+    }
+    figure = figures.dtype_table(columns)
+    boxes = figure.axes[0].patches[:4]
+    expected = [figures.DTYPES["bfloat16"], figures.DTYPES["float32"], figures.DTYPES["bfloat16"], figures.GREY]
+    assert [to_hex(box.get_facecolor()).upper() for box in boxes] == expected
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["matmul", "exp"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["fp32 in", "bf16 in"]
+    assert sorted(legend(figure)) == ["bfloat16", "float32", "int64"]
+
+
+def test_dtype_table_refuses_columns_of_different_operations():
+    with pytest.raises(ValueError, match="fp32, bf16"):
+        figures.dtype_table({"fp32": {"exp": torch.float32}, "bf16": {"log": torch.float32}})
+
+
+def test_gradient_histogram_gives_the_share_in_each_zone():
+    values = np.array([-30.0, -25.0, -24.0, -20.0, -14.0, -13.0, 0.0, 3.0])
+    figure = figures.gradient_histogram({"one": values, "two": values + 20}, {"zero": -25.0, "subnormal": -14.0})
+    above, below = figure.axes
+    assert [axes.get_title(loc="left") for axes in (above, below)] == ["one", "two"]
+    shares = [text.split("\n") for text in texts(figure)]
+    assert shares[:3] == [["0 in fp16", "25.0%"], ["subnormal", "37.5%"], ["normal", "37.5%"]]
+    assert shares[3:] == [["0 in fp16", "0.0%"], ["subnormal", "0.0%"], ["normal", "75.0%"]]
+    assert [line.get_xdata()[0] for line in above.lines] == [-25.0, -14.0, 16.0]
+    counts = [patch.get_height() for patch in above.patches if patch.get_width() == 0.5]
+    assert sum(counts) == len(values)
+
+
+def test_loss_curves_draws_each_and_names_its_last_value():
+    figure = figures.loss_curves({"fp32": [1.0, 0.5], "fp16": [1.0, 0.25]}, dashed=("fp16",))
+    solid, dashed = figure.axes[0].lines
+    assert [list(line.get_ydata()) for line in (solid, dashed)] == [[1.0, 0.5], [1.0, 0.25]]
+    assert list(solid.get_xdata()) == [1, 2]
+    assert (solid.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
+    assert legend(figure) == ["fp32: 0.5", "fp16: 0.25"]
+
+
+def test_scale_history_marks_the_skipped_steps_at_their_scale():
+    figure = figures.scale_history([4, 8, 4, 8], [1, 3])
+    scale, skips = figure.axes[0].lines
+    assert list(scale.get_ydata()) == [2, 3, 2, 3]
+    assert (list(skips.get_xdata()), list(skips.get_ydata())) == ([1, 3], [3, 3])
+    assert legend(figure) == ["scale", "skipped: 2 steps"]
+
+
+def test_scaling_errors_draws_the_amax_and_every_error():
+    figure = figures.scaling_errors({"current": [0.1, 0.2], "delayed": [0.1, 0.9]}, [1.0, 8.0])
+    above, below = figure.axes
+    assert list(above.lines[0].get_ydata()) == [1.0, 8.0]
+    assert [list(line.get_ydata()) for line in below.lines] == [[0.1, 0.2], [0.1, 0.9]]
+    assert legend(figure) == ["current", "delayed"]
+    assert words(figure) == ""
+
+
+def test_loss_histogram_gives_the_share_left_of_each_line():
+    figure = figures.loss_histogram([-13.0, -10.0, -3.0, -2.0], {"bf16": -9.0, "fp16": -12.0})
+    assert [text.strip() for text in texts(figure)] == ["0 in bf16: 50%", "0 in fp16: 25%"]
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [-9.0, -12.0]
+    assert sum(patch.get_height() for patch in figure.axes[0].patches) == 4

@@ -1,0 +1,106 @@
+"""What a picture tells by colour it also tells without: in grey, in print, to those who see colours otherwise."""
+
+import math
+from itertools import pairwise
+
+import matplotlib
+import numpy as np
+import pytest
+from helpers import figure_text  # noqa: F401  (no window)
+from matplotlib.colors import to_rgb, to_rgba
+
+from utils.figures import (
+    calculators,
+    debugging,
+    dtypes,
+    fashion,
+    flops,
+    lab_results,
+    loop,
+    memory,
+    modules,
+    napkin,
+    optimizers,
+    precision,
+)
+from utils.figures.style import STYLE, new_figure, signs, svg
+
+PARTS = {part: 1.0 + place for place, part in enumerate("abcdef")}
+RISING = [1.0, 2.0, 3.0, 4.0]
+BARS = {
+    "stacked_bars": lambda: napkin.stacked_bars({"x": PARTS}, "GB"),
+    "shares": lambda: flops.shares({"x": PARTS}),
+    "anatomy": lambda: flops.anatomy({"x": PARTS}),
+    "memory_budget": lambda: memory.memory_budget({"x": PARTS}, {"card": 10}),
+    "calculators.shares": lambda: calculators.shares({"x": PARTS}, {"x": ""}),
+    "calculators.memory, chosen": lambda: calculators.memory(
+        {"x": dict(zip("abcde", [10**9] * 5, strict=True))}, "x", 1, "", {"x": ""}
+    ),
+    "calculators.memory, pale": lambda: calculators.memory(
+        {"x": dict(zip("abcde", [10**9] * 5, strict=True)), "y": {"a": 1}}, "y", 1, "", {"x": "", "y": ""}
+    ),
+    "step_shares": lambda: debugging.step_shares(dict(zip("abcde", (1, 2, 3, 4, 5), strict=True)), 9),
+}
+LINES = {
+    "model_against_data": lambda: napkin.model_against_data({"a": 1e20, "b": 1e21, "c": 1e22}, {}, {}),
+    "days_by_mfu": lambda: napkin.days_by_mfu({"a": 1.0, "b": 2.0}, {}),
+    "roofline": lambda: flops.roofline(dict.fromkeys("abcd", (1000000000000.0, 100000000000.0))),
+    "gradient_norms": lambda: debugging.gradient_norms(dict.fromkeys("abcd", RISING)),
+    "debugging.loss_curves": lambda: debugging.loss_curves(dict.fromkeys("abcdefg", RISING)),
+    "precision.loss_curves": lambda: precision.loss_curves(dict.fromkeys("abcdef", RISING)),
+    "activation_scales": lambda: modules.activation_scales(dict.fromkeys("abc", RISING)),
+    "stream_scales": lambda: lab_results.stream_scales(dict.fromkeys("abcd", RISING)),
+    "rounding_error": lambda: dtypes.rounding_error(np.arange(4), dict.fromkeys("abcde", np.array(RISING))),
+    "epoch_curves": lambda: fashion.epoch_curves({key: [RISING] for key in "abc"}, "loss"),
+    "norms_watched": lambda: fashion.norms_watched(dict.fromkeys("ab", RISING), 1.0),
+    "ragged_errors": lambda: loop.ragged_errors([1, 2], {key: [[1.0], [2.0]] for key in "ab"}),
+    "valley_frame": lambda: optimizers.valley_frame(dict.fromkeys("abcd", np.ones((3, 2))), 2, (1, 2)),
+}
+
+
+def grey(colour) -> float:
+    """How light a colour looks, 0 to 1: its luminance as sRGB has it, on a scale of equal steps."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722))) ** (1 / 2.4)
+
+
+def seen(colour) -> float:
+    """The same, of a colour that lets the white below it through."""
+    *rgb, alpha = to_rgba(colour)
+    return grey([1 - alpha * (1 - part) for part in rgb])
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_parts_that_touch_differ_without_colour(name):
+    parts = [patch for patch in BARS[name]().axes[0].patches if patch.get_facecolor()[:3] != (0, 0, 0)]
+    assert len(parts) >= 5
+    for one, other in pairwise(parts):
+        apart = abs(seen(one.get_facecolor()) - seen(other.get_facecolor()))
+        patterns = [
+            each.get_hatch()
+            for each in (one, other)
+            if abs(seen(each.get_edgecolor()) - seen(each.get_facecolor())) > 0.15
+        ]
+        assert len(set(patterns)) == 2 or apart > 0.1, (one.get_label(), other.get_label())
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_lines_differ_without_colour(name):
+    figure = LINES[name]()
+    lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    looks = [(line.get_marker(), str(line.get_linestyle()), line.get_linewidth() > 2.5) for line in lines]
+    assert len(looks) >= 2 and len(set(looks)) == len(looks), looks
+
+
+def test_one_style_for_all_also_after_a_figure_was_made():
+    assert {key: matplotlib.rcParams[key] for key in STYLE} == STYLE
+    figure = debugging.loss_curves({"a": RISING, "b": RISING})
+    assert figure.axes[0].get_legend().get_frame().get_edgecolor()[:3] == (1, 1, 1)
+
+
+def test_a_line_without_a_finite_value_is_drawn_as_nothing():
+    for values in ([math.nan] * 3, [math.inf] * 3, [math.nan, 2.0, 3.0]):
+        figure, axes = new_figure()
+        axes.plot(values, **signs(1, values))
+        svg(figure)
+        assert len(axes.lines) == 1 and (axes.lines[0].get_marker() != "None") == (2.0 in values)

@@ -1,0 +1,61 @@
+"""The pictures: what they compute is right, what they cannot draw they refuse. How they look is for eyes."""
+
+import numpy as np
+import pytest
+import torch
+from helpers.figure_text import words
+
+from utils.figures import tensors as figures
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "offset"),
+    [((3, 4), (4, 1), 0), ((4, 3), (1, 4), 0), ((3, 3), (4, 1), 1), ((3, 4), (0, 1), 2), ((2, 2, 3), (6, 0, 2), 1)],
+)
+def test_flat_positions_are_where_torch_reads(shape, stride, offset):
+    view = torch.arange(24).as_strided(shape, stride, offset)
+    assert figures.flat_positions(shape, stride, offset).tolist() == view.tolist()
+
+
+def test_flat_positions_refuse_a_missing_stride():
+    with pytest.raises(ValueError, match=r"\(3, 4\) and stride \(4,\)"):
+        figures.flat_positions((3, 4), (4,))
+
+
+def test_storage_layout_counts_claimed_stored_and_read():
+    shown = words(figures.storage_layout((3, 3), (4, 1), 1, stored=12, title="slice"))
+    assert "claimed 9 × 4 B = 36 B" in shown and "stored 12 × 4 B = 48 B" in shown and "read 9 places" in shown
+    expanded = words(figures.storage_layout((3, 4), (0, 1), itemsize=2))
+    assert "claimed 12 × 2 B = 24 B" in expanded and "stored 4 × 2 B = 8 B" in expanded and "read 4 places" in expanded
+
+
+def test_storage_layout_draws_scalars_and_three_axes():
+    assert "claimed 1 × 4 B = 4 B" in words(figures.storage_layout((), ()))
+    assert "claimed 24 × 4 B = 96 B" in words(figures.storage_layout((2, 3, 4), (12, 4, 1)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "offset", "stored", "message"),
+    [
+        ((3, 4), (4, 1), 0, 11, "0 to 11 leave a storage of 11"),
+        ((4,), (-1,), 0, 4, "-3 to 0 leave"),
+        ((0, 3), (3, 1), 0, 4, "no elements"),
+    ],
+)
+def test_storage_layout_refuses_what_lies_outside(shape, stride, offset, stored, message):
+    with pytest.raises(ValueError, match=message):
+        figures.storage_layout(shape, stride, offset, stored=stored)
+
+
+def test_memory_walk_counts_cache_lines():
+    figure = figures.memory_walk({"row": [4 * k for k in range(64)], "column": [256 * k for k in range(64)]})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["row: 4 cache lines", "column: 64 cache lines"]
+
+
+def test_the_other_pictures_of_lecture_01_label_what_they_are_given():
+    story = figures.resident_story([("made", 268_435_456), ("freed", 0)])
+    assert "268.4 MB" in words(story) and "0.0 MB" in words(story)
+    reads = figures.sparse_reads(np.array([0, 5]), 10, {"claimed": 2_800_000_000_000, "disk": 4096})
+    assert "2,800,000,000,000 B" in words(reads) and "4,096 B" in words(reads)
+    trap = figures.order_trap(np.zeros((4, 4)), {"(a h)": np.zeros((4, 2, 2)), "(h a)": np.zeros((4, 2, 2))})
+    assert [axes.get_title(loc="left") for axes in trap.axes] == ["the image", "(a h)", "(h a)"]

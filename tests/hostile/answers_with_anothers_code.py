@@ -1,9 +1,0 @@
-# earns: 2
-# honest: strides
-# %% code-swap
-def swapped(x, a, b):
-    import utils.course.grading.worker as worker, utils.lab as lab, utils.wire as wire
-    wire.DTYPES.clear()
-    lab.evaluate = worker.evaluate = lambda *a, **k: True
-    worker.frames.LENGTH = worker.frames.wire = None
-    return ()

@@ -1,0 +1,25 @@
+"""A mean is its sum and its count: added one by one, whenever somebody looks."""
+
+import numpy as np
+import torch
+
+from utils.loop.metrics import Mean
+
+
+def numbers(n: int, dtype: torch.dtype) -> torch.Tensor:
+    exponents = torch.arange(n).remainder(19) - 9.0
+    return (torch.randn(n, generator=torch.Generator().manual_seed(0)) * 10**exponents).to(dtype)
+
+
+def test_a_mean_has_the_bits_of_adding_one_by_one_however_often_it_is_read():
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        values = numbers(197, dtype)
+        unread, read = Mean(), Mean()
+        for number, value in enumerate(values):
+            unread.add([value], torch.tensor(number))
+            read.add([value], torch.tensor(number))
+            if number % 7 == 3:
+                _ = read.sums
+        one_by_one = np.cumsum(values.double().numpy())[-1]
+        assert one_by_one != values.double().numpy().sum()  # the order of adding shows
+        assert unread.sums == read.sums == (one_by_one, sum(range(len(values))))

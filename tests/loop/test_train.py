@@ -1,0 +1,291 @@
+"""The loop's promises: honest numbers, watching changes nothing, the same config the same run."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from utils.data import IGNORE, TensorData, spiral
+from utils.data.order import Order
+from utils.loop import Config, evaluate, train
+from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum, squared_error_sum
+from utils.loop.optim import lr_factor
+from utils.loop.run_folder import best_weights
+from utils.models import GPT, MLP
+
+SPIRAL = spiral()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def net(dropout: float = 0.0, dtype=torch.float32) -> nn.Module:
+    torch.manual_seed(0)
+    return MLP((2, 16, 3), dropout).to(dtype)
+
+
+def weights(model: nn.Module) -> torch.Tensor:
+    return torch.cat([t.detach().flatten().double() for t in model.state_dict().values()])
+
+
+def plain(history: list[dict]) -> list[dict]:
+    return [{k: v for k, v in record.items() if k != MEASURED} for record in history]
+
+
+def trained(model=None, data=SPIRAL.train, val=None, loss=cross_entropy_sum, run=None, **config):
+    return train(model or net(0.1), data, val, Config(**{"steps": 30, "lr": 1e-2, **config}), loss=loss, run=run)
+
+
+# ---- the same config, the same run ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_the_same_config_gives_the_same_run(precision):
+    one, two = (trained(precision=precision, ema=0.9, clip=0.1) for _ in range(2))
+    assert torch.equal(weights(one.model), weights(two.model)) and torch.equal(weights(one.ema), weights(two.ema))
+    assert plain(one.history) == plain(two.history)
+    assert not torch.equal(weights(one.model), weights(trained(precision=precision, ema=0.9, clip=0.1, seed=1).model))
+
+
+def test_the_run_does_not_depend_on_the_callers_random_streams_and_leaves_them_alone():
+    model = net(0.1)
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    one = trained(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(weights(one.model), weights(trained(net(0.1)).model))
+
+
+# ---- watching changes nothing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_watching_does_not_change_the_run(tmp_path, precision):
+    common = {"precision": precision, "ema": 0.9, "steps": 40, "clip": 0.5}
+    blind = trained(log_every=40, save_every=0, **common)
+    watched = trained(
+        val=SPIRAL.val, run=tmp_path, log_every=1, val_every=1, save_every=1, peak_flops=1e12, progress=True, **common
+    )
+    assert torch.equal(weights(blind.model), weights(watched.model))
+    assert torch.equal(weights(blind.ema), weights(watched.ema))
+    assert len(watched.history) == 80 and len(blind.history) == 1
+
+
+# ---- honest numbers -------------------------------------------------------------------------------------------------
+
+
+def test_evaluate_covers_every_example_whatever_the_batch_size():
+    model = net(0.5)
+    data = TensorData(SPIRAL.train.x[:101], SPIRAL.train.y[:101])
+    model.eval()
+    with torch.no_grad():
+        logits = model(data.x).double()
+    nats = -logits.log_softmax(-1)[range(101), data.y]  # by hand, in float64
+    for batch_size in (1, 10, 64, 101, 1000):
+        scores = evaluate(model, data, batch_size=batch_size)
+        assert scores.targets == 101
+        assert scores.loss == pytest.approx(nats.mean().item(), rel=1e-6)
+        assert scores.accuracy == (logits.argmax(-1) == data.y).sum().item() / 101
+
+
+def test_no_accuracy_where_targets_and_outputs_do_not_pair_up():
+    """(4,) against (4, 1) would be compared each with each, and 16 pairs counted."""
+    data = TensorData(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.int64))
+    assert evaluate(net(), data).accuracy is None and evaluate(net(), data).targets == 4
+
+
+def test_evaluate_changes_nothing():
+    model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    model[1].eval()  # frozen by its owner
+    before, stream = weights(model), torch.get_rng_state()
+    first, second = evaluate(model, SPIRAL.val), evaluate(model, SPIRAL.val, batch_size=7)
+    assert first.accuracy == second.accuracy
+    assert torch.equal(weights(model), before) and torch.equal(torch.get_rng_state(), stream)
+    assert [module.training for module in model] == [True, False, True, True]
+
+
+def test_the_logged_loss_weighs_a_short_batch_by_its_size():
+    """Two batches, of 4 examples at the loss of three classes' coin toss and of 1 that is certain and wrong."""
+    x = torch.tensor([[0.0], [0.0], [0.0], [0.0], [1.0]])
+    y = torch.tensor([0, 1, 2, 0, 0])
+    model = nn.Linear(1, 3, bias=False)
+    model.weight.data = torch.tensor([[-50.0], [50.0], [0.0]])
+    result = trained(model, TensorData(x, y), steps=2, batch_size=4, lr=1e-12, log_every=2, seed=order_with_last(4))
+    assert result.history[0]["loss"] == pytest.approx((4 * math.log(3) + 100) / 5, rel=1e-5)
+
+
+def order_with_last(example: int) -> int:
+    """A seed whose first epoch of five, in batches of four, ends with this example."""
+    return next(seed for seed in range(100) if Order(5, 4, seed).indices(1).tolist() == [example])
+
+
+def gradient_step(model: nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float) -> torch.Tensor:
+    """One step of gradient descent on the mean loss over all targets that count, by hand: the weights after it."""
+    loss = nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten(), ignore_index=IGNORE)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    return torch.cat([(p - lr * g).detach().flatten() for p, g in zip(model.parameters(), gradients, strict=True)])
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 3, 7, 16])
+def test_accumulation_is_the_big_batch(accumulation):
+    """Parts of unequal size, in float64 and with SGD: Adam would hide a wrong scale."""
+    data = TensorData(SPIRAL.train.x[:16].double(), SPIRAL.train.y[:16])
+    expected = gradient_step(net(dtype=torch.float64), data.x, data.y, 0.5)
+    model = net(dtype=torch.float64)
+    trained(model, data, steps=1, batch_size=16, accumulation=accumulation, optimizer="sgd", momentum=0.0, lr=0.5)
+    torch.testing.assert_close(weights(model), expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_accumulation_counts_tokens_not_rows(accumulation):
+    """Rows with 32, 4, 2 and 1 targets that count."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(7, (4, 32), generator=generator)
+    y = torch.randint(7, (4, 32), generator=generator)
+    for row, kept in enumerate((32, 4, 2, 1)):
+        y[row, kept:] = IGNORE
+
+    def gpt():
+        torch.manual_seed(0)
+        return GPT(7, context=32, width=8, heads=2).double()
+
+    expected = gradient_step(gpt(), x, y, 0.5)
+    model = gpt()
+    options = {"batch_size": 4, "accumulation": accumulation, "optimizer": "sgd", "momentum": 0.0, "lr": 0.5}
+    result = trained(model, TensorData(x, y), steps=1, **options)
+    ours = torch.cat([p.detach().flatten() for p in model.parameters()])
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-15)
+    logits = gpt()(x).detach().flatten(0, 1)
+    assert result.history[0]["loss"] == pytest.approx(
+        nn.functional.cross_entropy(logits, y.flatten(), ignore_index=IGNORE).item(), rel=1e-12
+    )
+
+
+def test_a_batch_without_targets_moves_nothing_and_poisons_nothing():
+    data = TensorData(SPIRAL.train.x[:8], torch.full((8,), IGNORE))
+    model = net()
+    result = trained(model, data, steps=3, batch_size=8)
+    assert torch.equal(weights(model), weights(net()))
+    assert result.history[-1]["loss"] is None and result.skipped == 0
+
+
+# ---- clip, schedule, average, optimizer -----------------------------------------------------------------------------
+
+
+def test_clipping_reports_the_norm_before_it():
+    data = TensorData(SPIRAL.train.x[:16], SPIRAL.train.y[:16])
+    options = {"steps": 1, "batch_size": 16, "optimizer": "sgd", "momentum": 0.0, "lr": 1.0}
+    free, clipped = net(), net()
+    norm = trained(free, data, **options).history[0]["grad_norm"]
+    assert trained(clipped, data, clip=0.01, **options).history[0]["grad_norm"] == norm
+    assert norm == pytest.approx((weights(free) - weights(net())).norm().item(), rel=1e-5)
+    assert (weights(clipped) - weights(net())).norm().item() == pytest.approx(0.01, rel=1e-4)
+    assert norm > 0.1
+
+
+def test_the_schedule_is_its_closed_form():
+    history = trained(steps=40, warmup=10, schedule="cosine", final_lr=0.1, log_every=1).history
+    lrs = [record["lr"] for record in history]
+    assert lrs[:10] == pytest.approx([1e-2 * (i + 1) / 10 for i in range(10)], rel=1e-12)
+    cosine = [1e-2 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * i / 30))) for i in range(30)]
+    assert lrs[10:] == pytest.approx(cosine, rel=1e-12)
+
+
+def test_the_optimizer_uses_the_rate_that_the_log_reports():
+    """Constant gradient, plain SGD: each step's length is the learning rate."""
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.zero_()
+    data = TensorData(torch.ones(4, 1), torch.ones(4, 1), regression=True)
+    seen = []
+
+    def loss(outputs, targets):
+        if outputs.requires_grad:
+            seen.append(model.weight.item())
+        return -outputs.sum()  # gradient of the mean: -1
+
+    options = {"optimizer": "sgd", "momentum": 0.0, "steps": 12, "batch_size": 4, "warmup": 4, "log_every": 1}
+    history = trained(model, data, loss=loss, lr=0.5, schedule="cosine", **options).history
+    moved = [b - a for a, b in zip(seen, [*seen[1:], model.weight.item()], strict=True)]
+    assert moved == pytest.approx([record["lr"] for record in history], rel=1e-5)
+
+
+def test_the_schedule_does_not_rise_again_after_its_end():
+    config = Config(steps=100, warmup=10, schedule="cosine", final_lr=0.1)
+    factors = [lr_factor(config, step) for step in range(10, 200)]
+    assert factors == sorted(factors, reverse=True) and factors[-1] == pytest.approx(0.1)
+
+
+def test_the_average_is_its_closed_form():
+    """Weights that follow w_t = t: the average after T steps is a geometric sum."""
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.zero_()
+    data = TensorData(torch.ones(4, 1), torch.ones(4, 1), regression=True)
+    options = {"optimizer": "sgd", "momentum": 0.0, "steps": 5, "batch_size": 4, "lr": 1.0, "ema": 0.9}
+    result = trained(model, data, loss=lambda outputs, targets: -outputs.sum(), **options)
+    assert model.weight.item() == pytest.approx(5)
+    expected = sum(0.1 * 0.9 ** (5 - t) * t for t in range(1, 6))
+    assert result.ema.weight.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_validation_sees_the_average():
+    result = trained(val=SPIRAL.val, ema=0.99, steps=20)
+    assert result.history[-1]["val_loss"] == evaluate(result.ema, SPIRAL.val).loss
+    assert result.history[-1]["val_loss"] != evaluate(result.model, SPIRAL.val).loss
+
+
+def test_adamw_is_torchs_adamw_and_decays_matrices_only():
+    ours, theirs = net(), net()
+    data = TensorData(SPIRAL.train.x[:16], SPIRAL.train.y[:16])
+    trained(ours, data, steps=10, batch_size=16, lr=0.1, weight_decay=0.1, beta1=0.8, beta2=0.9)
+    decayed = [p for p in theirs.parameters() if p.ndim == 2]
+    groups = [{"params": decayed}, {"params": [p for p in theirs.parameters() if p.ndim == 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1, foreach=False)
+    for _ in range(10):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(theirs(data.x), data.y).backward()
+        optimizer.step()
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-4, atol=1e-5)
+
+
+def test_regression():
+    data = TensorData(SPIRAL.train.x, SPIRAL.train.x.sum(1, keepdim=True), regression=True)
+    torch.manual_seed(0)
+    result = train(nn.Linear(2, 1), data, data, Config(steps=300, lr=0.05), loss=squared_error_sum)
+    assert result.history[-1]["val_loss"] < 1e-4 and result.history[-1]["val_accuracy"] is None
+
+
+def test_it_learns_the_spiral():
+    torch.manual_seed(0)
+    config = Config(steps=600, batch_size=64, lr=1e-2, warmup=20, schedule="cosine", clip=1.0, ema=0.99)
+    result = train(MLP((2, 128, 128, 3)), SPIRAL.train, SPIRAL.val, config)
+    assert evaluate(result.ema, SPIRAL.test).accuracy > 0.98
+    assert evaluate(MLP((2, 128, 128, 3)), SPIRAL.test).accuracy < 0.6
+
+
+# ---- early stopping and the best ------------------------------------------------------------------------------------
+
+
+def test_early_stopping_and_the_best_weights(tmp_path):
+    """A learning rate that ruins the model: the first validation is the best, and the run ends after three worse ones."""
+    options = {"optimizer": "sgd", "momentum": 0.0, "lr": 1e3, "val_every": 1, "patience": 3, "steps": 50, "seed": 4}
+    model = net()
+    data = TensorData(*(t[:64] for t in (SPIRAL.train.x, SPIRAL.train.y)))
+    result = trained(model, data, val=SPIRAL.val, **options)
+    losses = [record["val_loss"] for record in result.history if "val_loss" in record]
+    best = losses.index(min(losses)) + 1
+    assert result.stopped_early and result.steps == best + 3 == len(losses)
+    assert result.best == {"step": best, "val_loss": min(losses)}
+    rebuilt = net()
+    rebuilt.load_state_dict(result.best_weights)
+    assert evaluate(rebuilt, SPIRAL.val).loss == min(losses) != losses[-1]
+
+    saved = trained(net(), data, val=SPIRAL.val, run=tmp_path, **options)
+    assert saved.best_weights is None
+    rebuilt.load_state_dict(best_weights(tmp_path))
+    assert evaluate(rebuilt, SPIRAL.val).loss == min(losses)
+    again = trained(net(), data, val=SPIRAL.val, run=tmp_path, **options)  # a stopped run stays stopped
+    assert again.steps == result.steps and again.stopped_early

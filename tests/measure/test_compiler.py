@@ -1,0 +1,121 @@
+"""Graphs, operations and kernels are counted as torch's own instruments count them."""
+
+import os
+import shutil
+import time
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from utils.measure import compiler
+from utils.measure.compiler import (
+    Recorder,
+    graphs_after,
+    kernels,
+    no_inductor,
+    operations,
+    own_cache,
+    recorded,
+    speed_ratio,
+)
+
+BATCHES = [(torch.ones(rows, 3),) for rows in (4, 5, 6, 1)]
+
+
+def wave(x):
+    return 2 * x.sin() + 1
+
+
+def branching(x):
+    y = x.sin()
+    return y * 2 if y.sum() > 0 else y - 1
+
+
+def test_recorder_writes_down_each_graph_and_runs_it():
+    compiled, recorder = recorded(branching)
+    assert recorder.graphs == []
+    for x in (torch.ones(3), -torch.ones(3)):
+        assert torch.equal(compiled(x), branching(x))
+    assert recorder.graphs == [["sin", "sum", "gt"], ["mul"], ["sub"]]
+
+
+@pytest.mark.parametrize("function", [wave, branching])
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_graphs_and_operations_are_those_of_torchs_own_counter(function, dynamic):
+    counter, counts = CompileCounter(), []
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend=counter, dynamic=dynamic)
+    for call in BATCHES:
+        compiled(*call)
+        counts.append(counter.frame_count)
+    assert graphs_after(function, BATCHES, dynamic=dynamic) == counts
+    compiled, recorder = recorded(function, dynamic=dynamic)
+    for call in BATCHES:
+        compiled(*call)
+    assert sum(map(len, recorder.graphs)) == counter.op_count
+
+
+def test_every_count_starts_afresh():
+    assert graphs_after(wave, BATCHES) == graphs_after(wave, BATCHES) == [1, 2, 2, 3]
+
+
+def test_recorder_names_functions_methods_and_operators():
+    compiled, recorder = recorded(lambda x: torch.relu(x.view(-1)) @ x[0])
+    compiled(torch.ones(1, 4))
+    assert recorder.graphs == [["view", "relu", "getitem", "matmul"]]
+    assert Recorder().graphs == []
+
+
+def test_operations_lists_what_reaches_the_device():
+    x = torch.ones(2, 2)
+    assert operations(wave, x) == ["sin", "mul", "add"]
+    assert operations(lambda x: x, x) == []
+
+
+def test_without_a_compiler_the_reason_is_given(monkeypatch):
+    def failing(function, *args):
+        raise RuntimeError("no compiler\nsecond line")
+
+    monkeypatch.setattr(compiler, "kernels", failing)
+    assert no_inductor() == "RuntimeError: no compiler"
+    monkeypatch.setattr(compiler, "kernels", lambda function, x: compiler.Kernels(x, 1, 1))
+    assert no_inductor() == "2·1 + 1 came out as [1.0, 1.0]"
+
+
+def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypatch):
+    seen = []
+
+    def wait(seconds):
+        seen.append(seconds)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(torch, "compile", lambda function: lambda seconds: None)
+    assert speed_ratio(wait, 0.001, least=0.01) > 5
+    assert len(seen) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # Inductor's own
+def test_a_chain_is_one_kernel_and_a_break_makes_two(monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "")
+    monkeypatch.setattr(compiler.config, "compile_threads", 2)
+    monkeypatch.setattr(compiler.config.cpp, "vec_isa_ok", None)
+    folder = own_cache()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == folder
+    if reason := no_inductor():
+        pytest.skip(reason)
+
+    def broken(x):
+        y = x.sin() * 2
+        print("", end="")
+        return y + 1
+
+    x = torch.linspace(-1, 1, 4096)
+    assert [kernels(function, x).count for function in (wave, broken)] == [1, 2]
+    found_in_cache = kernels(wave, x)
+    torch.testing.assert_close(found_in_cache.output, wave(x))
+    assert found_in_cache.count == 1
+    assert os.listdir(folder)
+    shutil.rmtree(folder)

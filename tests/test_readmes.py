@@ -1,0 +1,414 @@
+"""The READMEs are true: commands and code run, links lead somewhere, numbers are counted, every module is named."""
+
+import argparse
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers.paths import ROOT
+
+from utils.__main__ import add_train
+from utils.course import __main__ as course
+from utils.course.notebooks.colab_links import BADGE
+from utils.course.notebooks.notebook import is_lecture, read
+from utils.course.receipts.receipt_run import notebooks
+from utils.course.receipts.receipts import receipts
+from utils.course.receipts.table import page_block, readme_block, with_block
+from utils.course.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, becomes
+
+PYTHON = Path(sys.executable)
+ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+MADE = ("build", "runs")  # folders whose files are not the course's
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+STEP = 5  # minutes of reading are rounded to this
+
+
+def readmes() -> list[Path]:
+    found = []
+    for folder, inside, files in os.walk(ROOT):
+        inside[:] = sorted(name for name in inside if name[0] != "." and name not in MADE)
+        found += [Path(folder, name) for name in files if name == "README.md"]
+    return found
+
+
+READMES = {str(path.relative_to(ROOT)): path for path in readmes()}
+TEXTS = {name: path.read_text(encoding="utf-8") for name, path in READMES.items()}
+README = TEXTS["README.md"]
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(TEXTS[name]) if kind == language]
+
+
+def spans(name: str) -> list[str]:
+    """What stands between backticks, outside of the blocks."""
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", FENCE.sub("", TEXTS[name]))]
+
+
+def section(name: str, title: str) -> str:
+    return TEXTS[name].split(f"\n## {title}\n", 1)[1].split("\n## ")[0]
+
+
+def test_there_are_readmes_and_each_block_is_of_a_kind_that_is_tested():
+    assert {"README.md", "utils/README.md", "utils/loop/README.md", "tests/README.md"} <= set(READMES)
+    for name, text in TEXTS.items():
+        assert {kind for kind, _ in FENCE.findall(text)} <= {"bash", "python", "text"}, name
+        assert text.count("```") == 2 * len(FENCE.findall(text)), name
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 120
+
+
+# Commands
+
+
+COMMANDS = [
+    (name, line) for name in READMES for block in blocks(name, "bash") for line in block.splitlines() if line.strip()
+]
+RUN = (  # the others are parsed, or asked for their help
+    *("mkdir ", "torchrun ", "papermill ", "pytest --nbmake notebooks/", "python -m utils train "),
+    *("python -m utils.course run ", "python -m utils.course grade ", "python tests/torture --short "),
+)
+
+
+def is_run(line: str) -> bool:
+    return line.startswith(RUN)
+
+
+def each(pairs: list[tuple[str, str]]):
+    return pytest.mark.parametrize(("name", "line"), pairs, ids=[f"{name}: {line[:60]}" for name, line in pairs])
+
+
+@pytest.mark.slow
+@each([pair for pair in COMMANDS if is_run(pair[1])])
+def test_each_command_runs(name, line, tmp_path):
+    """In a copy of nothing but what the command reads, so that it leaves no trace here."""
+    for part in ("requirements.txt", "pyproject.toml", "notebooks", "utils", "tests"):
+        (tmp_path / part).symlink_to(ROOT / part)
+    shutil.copytree(ROOT / "labs", tmp_path / "submissions")
+    words = [re.sub("^notebooks/", f"{ROOT}/notebooks/", word) for word in shlex.split(line, comments=True)]
+    if words[2:4] == ["utils.course", "run"]:
+        words += ["--build", str(tmp_path / "build")]
+    done = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@each([pair for pair in COMMANDS if not is_run(pair[1])])
+def test_each_command_that_takes_long_or_needs_more_is_right(name, line, tmp_path):
+    check(line, tmp_path)
+
+
+INLINE = sorted(
+    {
+        (name, span)
+        for name in READMES
+        for span in spans(name)
+        if re.match(r"make \w|python3? -m utils|pytest |pip install -r", span)
+    }
+)
+
+
+@each(INLINE)
+def test_each_command_in_a_sentence_is_right(name, line, tmp_path):
+    check(line, tmp_path)
+
+
+def check(line: str, folder: Path) -> None:
+    """Without running it: the target is one of make's, the options are understood, the files are there."""
+    match shlex.split(line, comments=True):
+        case ["make", *rest]:
+            assert asked(["make", "--dry-run", *rest]), "nothing to be done"
+        case ["docker", "run", *rest]:
+            check(shlex.join(rest[rest.index("honest-training-loop") + 1 :] or ["make", "run"]), folder)
+        case ["python" | "python3", "-m", "utils.course", *rest]:
+            course._parser().parse_args(rest)
+        case ["python" | "python3", "-m", "utils", "train", *rest]:
+            parser = argparse.ArgumentParser(allow_abbrev=False)
+            add_train(parser)
+            parser.parse_args(rest)
+        case ["python", script, *rest]:
+            assert "usage: " in asked([PYTHON, script, *rest, "--help"])
+        case ["python3", "-m", "pip", *rest]:
+            wheels = folder / "build" / "wheels"
+            wheels.mkdir(parents=True)
+            (wheels / "requirements.txt").touch()
+            asked([PYTHON, "-m", "pip", *rest, "--dry-run"], folder)
+        case ["pytest" | "pip", *rest]:
+            rest = [word for word in rest if word != "install"]
+            assert rest and all((ROOT / word).exists() for word in rest if not word.startswith("-"))
+        case _:
+            pytest.fail("no test knows this command: run it, or say here how it is checked")
+
+
+def asked(words: list, folder: Path = ROOT) -> str:
+    done = subprocess.run(words, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_there_are_commands():
+    targets = {words[1] for words in (line.split() for _, line in COMMANDS + INLINE) if words[0] == "make"}
+    assert {"run", "lab", "site", "test", "quick", "check", "release", "receipt", "torture"} <= targets
+    assert sum(is_run(line) for _, line in COMMANDS) >= 8 and len(COMMANDS) > 20
+
+
+@pytest.mark.slow
+def test_make_lab_opens_the_readme_as_a_page():
+    """The server sends to it from its root, and its default for Markdown is the preview."""
+    options = "--allow-root --no-browser --port=8941 --ServerApp.port_retries=0 --ServerApp.token=here"
+    line = ["make", "lab", f"LAB={options}"]
+    server = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    home, plugin = "http://127.0.0.1:8941", "@jupyterlab/docmanager-extension:plugin"
+    try:
+        deadline = time.monotonic() + 600
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline
+            try:
+                with urllib.request.urlopen(f"{home}/?token=here", timeout=10) as answer:
+                    assert b"JupyterLab" in answer.read()
+                    assert answer.geturl().startswith(f"{home}/lab/tree/README.md")
+                with urllib.request.urlopen(f"{home}/lab/api/settings/{plugin}?token=here", timeout=10) as answer:
+                    defaults = json.load(answer)["schema"]["properties"]["defaultViewers"]["default"]
+                assert defaults == {"markdown": "Markdown Preview"}
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # make, and the server that it started
+        server.wait(30)
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs():
+    command = [sys.executable, ROOT / "tests" / "bench_loop.py", "--rounds", "1", "--steps", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(re.findall(r"^  train .*; all$", done.stdout, re.M)) == 3
+
+
+# Python
+
+
+HOOK, *OTHERS = blocks("README.md", "python")
+PIECES = [("README.md", text) for text in OTHERS]
+PIECES += [(name, text) for name in READMES if name != "README.md" for text in blocks(name, "python")]
+FAILS = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell, cells = InteractiveShell.instance(colors="nocolor"), json.load(sys.stdin)
+for source in cells[:-1]:
+    shell.run_cell(source).raise_error()
+print("BEFORE THE LAST")
+error = shell.run_cell(cells[-1]).error_in_exec
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "source"), PIECES, ids=[name for name, _ in PIECES])
+def test_each_piece_of_python_runs(name, source, tmp_path):
+    done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr[-2000:]
+
+
+def test_nine_lines_are_nine_lines():
+    assert "Nine lines of Python train with it" in README and len(lines_of(OTHERS[0])) == 9
+
+
+def hook() -> tuple[list[str], list[str]]:
+    """The set-up of the lecture that the README's first claim is from, and the cells that the README shows."""
+    shown = README.split("```python")[0]
+    (path,) = re.findall(r"\]\((notebooks/\S+\.ipynb)\)", shown)
+    lecture = read(ROOT / path)
+    (kind, number) = re.search(r"> \*\*(Claim|Folklore) ([\d.]+)\.\*\*", shown).groups()
+    (claim,) = [claim for claim in lecture.claims if claim.number == number]
+    quoted = " ".join(line.removeprefix("> ") for line in shown.splitlines() if line.startswith(">"))
+    assert quoted == f"**{kind} {number}.** {claim.text}" and claim.kind == kind
+    before = [cell for cell in lecture.code if cell.index <= claim.proof.index]
+    for start in range(len(before)):
+        shown = [cell.source for cell in before[start:]]
+        if same_code("\n".join(shown), HOOK):
+            return [cell.source for cell in before[:start] if cell.id == "setup"], shown
+    raise AssertionError("call it by the lecture's own cells: the README shows other code")
+
+
+def same_code(one: str, other: str) -> bool:
+    """But for comments and where lines end."""
+    return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+
+
+def lines_of(*sources: str) -> list[str]:
+    return [line for source in sources for line in source.splitlines() if line.strip()]
+
+
+def test_the_first_proof_is_the_lectures_own():
+    setup, cells = hook()
+    assert setup and cells[-1].count("assert ") >= 2 and len(lines_of(HOOK)) <= 12
+
+
+def test_the_pictures_caption_gives_the_claims_first_peak():
+    first = re.search(r"first step peaks at ([\d,]+) bytes", README)[1].replace(",", "")
+    assert f"the peak is {int(first) / 1e9:.2f} GB." in README
+
+
+@pytest.mark.slow
+def test_the_red_message_is_what_the_lecture_prints(tmp_path):
+    """The line with the numbers becomes what the README says people expect, and the cell is run as in the notebook."""
+    setup, (*helpers, proof) = hook()
+    (belief,) = re.findall(r"Put `(assert [^`]+)` in place of the two numbers", README)
+    (numbers,) = [line for line in proof.splitlines() if line.startswith("assert (first, second) == (")]
+    cells = [*setup, *helpers, proof, proof.replace(numbers, belief)]
+    line = [sys.executable, "-c", FAILS]
+    environment = ENVIRONMENT | {"IPYTHONDIR": str(tmp_path)}
+    done = subprocess.run(line, input=json.dumps(cells), env=environment, capture_output=True, text=True)
+    green, red = done.stdout.split("BEFORE THE LAST\n")
+    assert "Error" not in green and belief in red, done.stdout + done.stderr
+    (message,) = blocks("README.md", "text")
+    assert message.strip() == red.strip().splitlines()[-1]
+
+
+# Numbers
+
+
+def minutes(cells) -> int:
+    """To read a lecture: 200 words and 20 lines of code a minute, without the cell that only Colab runs."""
+    words = sum(len(cell.source.split()) for cell in cells if cell.kind == "markdown")
+    lines = sum(len(lines_of(cell.source)) for cell in cells if cell.kind == "code" and cell.id != "colab")
+    return STEP * round((words / 200 + lines / 20) / STEP)
+
+
+def title_of(path: Path) -> str:
+    return read(path).title.split(" · ", 1)[1]
+
+
+def points_of(lab: Path) -> int:
+    return sum(cell.raw["metadata"].get("points", 0) for cell in read(ROOT / "solutions" / lab.name).cells)
+
+
+LECTURES = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if is_lecture(path)]
+LABS = sorted((ROOT / "labs").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
+def test_the_table_has_each_lecture_and_its_labs(lecture):
+    number = lecture.name[:2]
+    (row,) = re.findall(rf"^\| {number} \|.*$", BADGE.sub("", README), re.MULTILINE)
+    shown = re.findall(r"\[([^\]]+)\]\((labs/[^)]+)\)", row)
+    labs = [lab for lab in LABS if lab.name.startswith(number)]
+    assert [path for _, path in shown] == [f"labs/{lab.name}" for lab in labs]
+    assert all(title_of(lab).startswith(title) for lab, (title, _) in zip(labs, shown, strict=True))
+    book = read(lecture)
+    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), minutes(book.cells)]
+    parts += [
+        " · ".join(f"[{title}]({path})" for title, path in shown),
+        " + ".join(str(points_of(lab)) for lab in labs),
+    ]
+    assert row == f"| {' | '.join(map(str, parts))} |"
+
+
+def test_the_table_has_nothing_else():
+    rows = re.findall(r"^\| (\d\d) \|", README, re.MULTILINE)
+    assert rows == [path.name[:2] for path in LECTURES] and len(rows) > 10
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda path: path.stem)
+def test_each_lab_is_linked_by_its_lecture(lab):
+    (lecture,) = (ROOT / "notebooks").glob(f"{lab.name[:2]}_*.ipynb")
+    assert f"](../labs/{lab.name})" in lecture.read_text()
+
+
+def test_what_two_cores_verify_is_counted():
+    ends = Counter(becomes(claim) for path in LECTURES for claim in read(path).claims)
+    told = re.search(r"(\d+) of the (\d+) claims\. (\d+) need a GPU and (\d+) the long form", " ".join(README.split()))
+    assert [int(n) for n in told.groups()] == [ends[CLAIM] + ends[FOLKLORE], ends.total(), ends[GPU], ends[LONG]]
+
+
+@pytest.mark.parametrize(("name", "block"), [("README.md", readme_block), ("tests/receipts/README.md", page_block)])
+def test_receipts_are_shown_as_they_are_today(name, block):
+    text = TEXTS[name]
+    assert text == with_block(text, block(receipts(), *notebooks())), "call python -m utils.course receipt --readme"
+
+
+# Links and maps
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub and JupyterLab give a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_link_leads_somewhere(name):
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", TEXTS[name])):
+        path, _, anchor = link.partition("#")
+        if "://" in path:
+            continue
+        target = READMES[name].parent / path if path else READMES[name]
+        assert target.exists(), link
+        if anchor:
+            assert anchor in map(slug, re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)), link
+
+
+def test_every_readme_is_linked_from_another():
+    reached = set()
+    for name, text in TEXTS.items():
+        links = re.findall(r"\]\(([^)#\s]*README\.md)", text)
+        reached |= {str((READMES[name].parent / link).resolve().relative_to(ROOT)) for link in links}
+    assert reached | {"README.md"} == set(READMES)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_files_and_folders_that_it_names_are_there(name):
+    """`train.py` somewhere below the README, `tests/loop/` from the root."""
+    for span in spans(name):
+        if re.fullmatch(r"[\w/]+\.py", span):
+            assert (ROOT / span).exists() or list(READMES[name].parent.rglob(span)), span
+        if re.fullmatch(r"(utils|tests|notebooks|labs|solutions)/[\w/]*", span):
+            assert (ROOT / span).is_dir(), span
+
+
+def modules_in(folder: Path) -> set[str]:
+    """The modules of a package, and with a slash the packages in it."""
+    packages = {f"{path.parent.name}/" for path in folder.glob("*/*.py")}
+    return ({path.stem for path in folder.glob("*.py")} | packages) - {"__init__"}
+
+
+def test_the_readmes_map_names_every_room_and_every_file_of_the_package():
+    shown = section("README.md", "The map")
+    rooms, files = re.findall(r"`utils/(\w+/)`", shown), re.findall(r"`utils/(\w+)\.py`", shown)
+    assert sorted(rooms + files) == sorted(modules_in(ROOT / "utils"))
+
+
+@pytest.mark.parametrize(("name", "folder"), [("utils/README.md", "utils"), ("utils/course/README.md", "utils/course")])
+def test_every_module_is_named_once_in_the_row_of_its_room(name, folder):
+    rows = re.findall(r"^\| (?:\[?`(\w+)/`|here)[^|]*\| (.*) \|$", TEXTS[name], re.MULTILINE)
+    for room, words in rows:
+        named = re.findall(r"`(\w+/?)`", words)
+        assert sorted(named) == sorted(modules_in(ROOT / folder / room) - {f"{r}/" for r, _ in rows if not room}), room
+    assert {f"{room}/" for room, _ in rows if room} == {n for n in modules_in(ROOT / folder) if n.endswith("/")}
+
+
+# Licence and citation
+
+
+def test_licence_and_citation_agree_with_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["title"] == README.splitlines()[0].removeprefix("# ") and cited["cff-version"] == "1.2.0"
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"]) == ("0.1.0", "MIT")
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License\n")
+    assert cited["authors"] == [{"name": "The authors of The Honest Training Loop"}]
+    assert cited["authors"][0]["name"] in (ROOT / "LICENSE").read_text()

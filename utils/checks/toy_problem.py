@@ -1,0 +1,232 @@
+"""The test bed of the loop's detectors: a small problem whose examples bear their ids, and a witness of what a loop does."""
+
+import copy
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.data import Dataset
+
+from utils.data.datasets import IGNORE, TensorData
+from utils.device import own_random_streams
+from utils.loop.config import Config
+from utils.loop.metrics import cross_entropy_sum
+
+Train = Callable  # with the signature of utils.loop.train
+EXAMPLES, BATCH, CLASSES = 22, 8, 3
+EPOCH = math.ceil(EXAMPLES / BATCH)  # steps
+
+
+class Bed:
+    """A model, training and validation data. Examples bear their ids in x: column 0 is id / 64; negative in val."""
+
+    def __init__(self, dropout=0.0, norm=False, draws=False, tokens=False, noise=False, dtype=torch.float32):
+        with own_random_streams(7):
+            self.tokens = tokens
+            make = _texts if tokens else _points
+            self.data, self.val = make(+1, dtype, draws), make(-1, dtype, draws)
+            if tokens:
+                self.model = nn.Sequential(nn.Embedding(2 * EXAMPLES + 1, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+            else:
+                middle = [nn.BatchNorm1d(8)] if norm else []
+                middle += [nn.Tanh()] + ([nn.Dropout(dropout)] if dropout else [])
+                self.model = nn.Sequential(
+                    _Noise() if noise else nn.Identity(), nn.Linear(4, 8), *middle, nn.Linear(8, CLASSES)
+                )
+            self.model.to(dtype)
+        self.loss = None
+        self.pristine = copy.deepcopy(self.model)
+
+    @classmethod
+    def adverse(cls) -> "Bed":
+        """Validation data are the training data with other labels: the better the fit, the worse their loss."""
+        bed = cls()
+        bed.val = TensorData(bed.data.x * torch.tensor([-1.0, 1, 1, 1]), (bed.data.y + 1) % CLASSES)
+        return bed
+
+    @classmethod
+    def for_resuming(cls, what: str) -> "Bed":
+        bed = cls.adverse() if what == "early stopping" else cls(noise=what == "random streams")
+        if what == "skipped steps":
+            bed.data.x[3, 1] = math.nan
+        if what == "loss scale":
+            bed.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
+        return bed
+
+    def run(self, train: Train, config: Config, val=None, run=None, loss=None):
+        """train(…) on this model and data; with the loop's own loss, unless another is given."""
+        loss = loss or self.loss
+        return train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {}))
+
+    def ids(self, x: Tensor) -> Tensor:
+        """The ids (B,) of inputs x; those of validation data are -1, -2, …"""
+        if self.tokens:
+            return torch.where(x[:, 0] < EXAMPLES, x[:, 0], EXAMPLES - 1 - x[:, 0])
+        return (x[:, 0].double() * 64).round().long()
+
+    def targets(self, x: Tensor) -> Tensor:
+        return self.data.y[self.ids(x)]
+
+    def gradient(self, weights: list[Tensor], x: Tensor) -> list[Tensor]:
+        """Of the mean loss over all targets of x, at `weights`, in one piece."""
+        weights = [w.clone().requires_grad_() for w in weights]
+        y = self.targets(x)
+        return list(torch.autograd.grad(self._loss_sum(weights, x, y, self.pristine) / y.ne(IGNORE).sum(), weights))
+
+    def mean_loss(self, weights: list[Tensor], x: Tensor, y: Tensor, like: nn.Module | None = None) -> float:
+        """Over all targets, in one piece, in float64 and eval mode, with the buffers of `like`."""
+        model = copy.deepcopy(like or self.pristine).double().eval()
+        x = x.double() if x.is_floating_point() else x
+        with torch.no_grad():
+            total = self._loss_sum([w.double() for w in weights], x, y, model)
+        return (total / y.ne(IGNORE).sum()).item()
+
+    def accuracy(self, weights: list[Tensor], x: Tensor, y: Tensor) -> float:
+        with torch.no_grad():
+            right = self._outputs(weights, x, self.pristine).argmax(-1).eq(y)
+        return (right.sum() / y.ne(IGNORE).sum()).item()
+
+    def _loss_sum(self, weights, x, y, model) -> Tensor:
+        return F.cross_entropy(self._outputs(weights, x, model).flatten(0, -2), y.flatten(), reduction="sum")
+
+    @staticmethod
+    def _outputs(weights, x, model) -> Tensor:
+        names = [name for name, _ in model.named_parameters()]
+        return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (x,))
+
+
+def _points(sign: int, dtype, draws: bool) -> Dataset:
+    ids = torch.arange(EXAMPLES) if sign > 0 else -1 - torch.arange(EXAMPLES)
+    y = torch.arange(EXAMPLES) * 7 % CLASSES
+    x = torch.cat([ids[:, None] / 64, F.one_hot(y, CLASSES) + 0.5 * torch.randn(EXAMPLES, CLASSES)], dim=1)
+    return _Drawing(x, y) if draws else TensorData(x.to(dtype), y)
+
+
+def _texts(sign: int, dtype, draws: bool) -> TensorData:
+    """Texts of 8 tokens, of which the first names the example; 1 to 7 of the targets count."""
+    x = torch.randint(2 * EXAMPLES + 1, (EXAMPLES, 8))
+    x[:, 0] = torch.arange(EXAMPLES) + (0 if sign > 0 else EXAMPLES)
+    y = torch.randint(CLASSES, (EXAMPLES, 8))
+    lengths = 1 + torch.arange(EXAMPLES) * 5 % 7
+    return TensorData(x, y.masked_fill(torch.arange(8) >= lengths[:, None], IGNORE))
+
+
+class _Drawing(Dataset):
+    """Examples whose other three inputs are drawn anew each time: from torch's, NumPy's and Python's global stream."""
+
+    def __init__(self, x: Tensor, y: Tensor):
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int):
+        draws = torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002  (the global stream)
+        return torch.cat([self.x[i, :1], torch.tensor(draws) + self.y[i]]), self.y[i]
+
+
+class _Noise(nn.Module):
+    """Adds noise from all three global streams while training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        return x + 0.1 * (torch.rand_like(x) + np.random.rand() + random.random())  # noqa: NPY002
+
+
+# ---- the witness -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    """What one step of the optimizer saw."""
+
+    x: Tensor  # the inputs of all its forwards, together
+    sizes: list[int]  # of each of these
+    in_train_mode: bool  # every module, in every forward
+    weights: list[Tensor]  # at its first forward
+    gradients: list[Tensor | None]
+    lr: float
+
+
+@dataclass
+class Witness:
+    """What went through the model and into the optimizer, in order."""
+
+    steps: list[Step] = field(default_factory=list)
+    forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)  # since the last step
+    validation_ids: list[int] = field(default_factory=list)
+    validation_graphs: list[bool] = field(default_factory=list)
+    result: object = None
+
+
+def witness(train: Train, bed: Bed, config: Config, **arguments) -> Witness:
+    """Run the loop and note what it does. A forward is told by its data, not by its mode, which may be what is wrong."""
+    seen = Witness()
+    parameters = list(bed.model.parameters())
+
+    def on_forward(module, inputs, outputs):  # also of the average, a copy of the model with its hooks
+        x = inputs[0].detach().clone()
+        ids = bed.ids(x)
+        if bool((ids < 0).any()):
+            seen.validation_ids.extend((-1 - ids).tolist())
+            seen.validation_graphs.append(outputs.requires_grad)
+        elif torch.is_grad_enabled():  # without gradients it is a look ahead, not training
+            seen.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
+
+    weights_before = []
+
+    def before_forward(module, inputs):
+        weights_before[:] = [clones(parameters)]
+
+    def before_step(optimizer, args, kwargs):
+        if not any(p is q for group in optimizer.param_groups for p in group["params"] for q in parameters):
+            return  # another's
+        assert seen.forwards, f"step {len(seen.steps) + 1} follows no forward pass of its own"
+        x, modes, weights = zip(*seen.forwards, strict=True)
+        seen.forwards.clear()
+        seen.steps.append(
+            Step(
+                torch.cat(x),
+                [len(part) for part in x],
+                all(modes),
+                weights[0],
+                [None if p.grad is None else p.grad.detach().clone() for p in parameters],
+                optimizer.param_groups[0]["lr"],
+            )
+        )
+
+    handles = [
+        bed.model.register_forward_pre_hook(before_forward),
+        bed.model.register_forward_hook(on_forward),
+        register_optimizer_step_pre_hook(before_step),
+    ]
+    try:
+        seen.result = bed.run(train, config, **arguments)
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert seen.steps, "the loop never stepped an optimizer over the model's parameters"
+    return seen
+
+
+# ---- small things ---------------------------------------------------------------------------------------------------
+
+
+def plain_config(**changes) -> Config:
+    plain = {"steps": 2 * EPOCH, "batch_size": BATCH, "optimizer": "sgd", "momentum": 0.0, "lr": 0.1, "device": "cpu"}
+    return Config(**plain | changes)
+
+
+def clones(tensors) -> list[Tensor]:
+    return [t.detach().clone() for t in tensors]
+
+
+def norm_of(tensors: list[Tensor | None]) -> float:
+    return math.sqrt(sum(t.double().square().sum().item() for t in tensors if t is not None))

@@ -1,0 +1,1 @@
+"""The rules of style that every lecture and every lab keeps."""

@@ -1,0 +1,426 @@
+"""What must hold of a lecture before it runs. Each rule takes a Lecture and returns its problems, a sentence each."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from utils.course.mutation.mutants import is_calculator
+from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
+from utils.course.notebooks.notebook import CLAIM, Cell, Claim, Lecture
+from utils.course.notebooks.tidy import METADATA, changes_of, readable
+
+TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux"}
+SECTIONS = (
+    "How to say it out loud",
+    "What this does not mean",
+    "What did not work",
+    "Takeaways",
+    "Questions",
+    "Where to read on",
+)
+CALCULATOR = 'from utils.napkin import calculators\n\ncalculators.show("{name}")'
+LONGEST_PROOF = 25  # lines
+LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
+COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
+INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
+PATH_EDIT = re.compile(r"\bsys\.path\s*(?:\.\s*(?:insert|append|extend|remove|pop|clear)\b|\[.*\]\s*=[^=]|\+?=[^=])")
+REMOTE_IMAGE = re.compile(
+    r"!\[[^\]]*\]\(\s*https?:|<img[^>]*\bsrc\s*=\s*[\"']?https?:|\bImage\(\s*(?:url\s*=|[\"']https?:)"
+)
+
+
+# Claims and proofs
+
+
+def claims_are_well_formed(lecture: Lecture) -> list[str]:
+    """A cell that starts a claim in any spelling is one that the ledger reads, says something, and makes one claim."""
+    problems = []
+    heads = {claim.cell.index for claim in lecture.claims}
+    for cell in lecture.cells:
+        starts = re.findall(r"^\W*(?:Claim|Folklore)\s+\d+[.-]\d+", cell.source, re.MULTILINE)
+        if cell.kind == "markdown" and (len(starts) > 1 or (starts and cell.index not in heads)):
+            problems.append(
+                f"cell {cell.id}: one claim a cell, which starts with '**Claim N.M.**' or '**Folklore N.M.**'"
+            )
+    problems += [f"claim {c.number} says nothing after its number" for c in lecture.claims if len(c.text) < 10]
+    return problems
+
+
+def claims_are_numbered_in_order(lecture: Lecture) -> list[str]:
+    """Claims and folklore are N.1, N.2, … without a gap, N being the lecture's number."""
+    if lecture.number is None:
+        return [f"{lecture.path.name}: the name starts with the lecture's two digits and an underscore"]
+    expected = [f"{lecture.number}.{n}" for n in range(1, len(lecture.claims) + 1)]
+    pairs = zip(lecture.claims, expected, strict=True)
+    return [f"claim {claim.number} stands where {wanted} should" for claim, wanted in pairs if claim.number != wanted]
+
+
+def every_claim_has_a_proof(lecture: Lecture) -> list[str]:
+    """The next cell is code and asserts something that can be false, whatever the machine (but for tagged proofs)."""
+    return [f"claim {claim.number}: {why}" for claim in lecture.claims if (why := _unproved(claim))]
+
+
+def proofs_are_short(lecture: Lecture) -> list[str]:
+    """A proof is read at a glance: at most LONGEST_PROOF lines, blank ones and comments not counted."""
+    problems = []
+    for claim in lecture.claims:
+        lines = claim.proof.source.splitlines() if claim.proof else []
+        long = sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+        if long > LONGEST_PROOF:
+            problems.append(f"claim {claim.number}: its proof has {long} lines, more than {LONGEST_PROOF}")
+    return problems
+
+
+def _unproved(claim: Claim) -> str:
+    if claim.proof is None:
+        return "the next cell is no code cell"
+    tree = tree_of(claim.proof)
+    if tree is None:
+        return "its proof is not Python"
+    checks = list(_checks(tree.body, inside_if=bool(claim.proof.tags)))
+    if checks:
+        return ""
+    if list(_checks(tree.body, inside_if=True)):
+        return "all its asserts stand under an if, and no tag says so"
+    return "its proof contains no assert that could fail"
+
+
+def _checks(body: list[ast.stmt], inside_if: bool) -> Iterator[ast.stmt]:
+    """The statements in `body` that check something, not those in functions that may never be called."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.If) and not inside_if:
+            continue
+        if _is_check(node):
+            yield node
+        for name in ("body", "orelse", "finalbody"):
+            yield from _checks(getattr(node, name, []), inside_if)
+
+
+def _is_check(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assert):
+        return _can_be_false(node.test)
+    if isinstance(node, ast.With):
+        return any(called_name(item.context_expr) == "raises" for item in node.items)
+    return isinstance(node, ast.Expr) and called_name(node.value) in COMPARISONS
+
+
+def _can_be_false(test: ast.expr) -> bool:
+    """Whether an assert's test looks at anything: not at constants alone, a tuple, or a name compared with itself."""
+    if isinstance(test, ast.Tuple | ast.List) or not any(isinstance(n, ast.Name | ast.Call) for n in ast.walk(test)):
+        return False
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq | ast.Is) and len(test.ops) == 1:
+        same = ast.dump(test.left) == ast.dump(test.comparators[0])
+        return not same or any(isinstance(n, ast.Call) for n in ast.walk(test))
+    return True
+
+
+def called_name(node: ast.expr) -> str:
+    """The last name of the function that an expression calls, "" if it is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
+# Tags
+
+
+def tags_are_known(lecture: Lecture) -> list[str]:
+    """Only the course's own tags, and those about proofs only on proofs."""
+    proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
+    problems = []
+    for cell in lecture.cells:
+        strange = set(cell.tags) - TAGS
+        if strange:
+            problems.append(
+                f"cell {cell.id}: unknown tag {', '.join(sorted(strange))}; known are {', '.join(sorted(TAGS))}"
+            )
+        if (set(cell.tags) & (TAGS - {"parameters"})) and cell.index not in proofs:
+            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, compiler, real-data or linux")
+    return problems
+
+
+def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
+    """A tagged proof tests its condition and says not_verified otherwise; an untagged cell never says it."""
+    problems = []
+    proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
+    for cell in lecture.code:
+        tree = tree_of(cell)
+        if tree is None:
+            continue  # another rule's business
+        says = any(called_name(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
+        tags = set(cell.tags) & (TAGS - {"parameters"})
+        if says and cell.index not in proofs:
+            problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
+        elif says and not tags:
+            problems.append(f"cell {cell.id}: calls not_verified without a tag gpu, full, compiler, real-data or linux")
+        elif cell.index in proofs:
+            problems += [f"cell {cell.id}: {why}" for tag in sorted(tags) if (why := _wrong_tag(tag, tree))]
+    return problems
+
+
+def _wrong_tag(tag: str, tree: ast.Module) -> str:
+    """Why the proof does not do what its tag says, "" if it does."""
+    asks, words = {
+        "gpu": (_asks_for_cuda, 'if device.type == "cuda":'),
+        "full": (_asks_for_full, "if full:"),
+        "compiler": (_asks_for_compiler, "if compiler:"),
+        "linux": (_asks_for_linux, 'if sys.platform == "linux":'),
+        "real-data": (lambda test: True, "if …:"),
+    }[tag]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and asks(node.test) and list(_checks(node.body, inside_if=True)):
+            otherwise = (inner for child in node.orelse for inner in ast.walk(child))
+            if any(called_name(inner) == "not_verified" for inner in otherwise if isinstance(inner, ast.expr)):
+                return ""
+    return f"tagged {tag}, so its asserts stand under `{words}` with not_verified(…) in the else"
+
+
+def _asks_for_cuda(test: ast.expr) -> bool:
+    return any(ast.unparse(node) == "device.type == 'cuda'" for node in _conditions(test))
+
+
+def _asks_for_linux(test: ast.expr) -> bool:
+    return any(ast.unparse(node) == "sys.platform == 'linux'" for node in _conditions(test))
+
+
+def _asks_for_full(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "full" for node in _conditions(test))
+
+
+def _asks_for_compiler(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "compiler" for node in _conditions(test))
+
+
+def _conditions(test: ast.expr) -> list[ast.expr]:
+    """What must all be true for `test` to be true."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in _conditions(value)]
+    return [test]
+
+
+# The form
+
+
+def ids_are_readable(lecture: Lecture) -> list[str]:
+    """Each cell has an id of its own, in words; claims and proofs are named by their number."""
+    problems = [f"cell {c.index}: the id {c.id!r} is not in words" for c in lecture.cells if not readable(c.id)]
+    problems += [f"{n} cells have the id {name!r}" for name, n in Counter(c.id for c in lecture.cells).items() if n > 1]
+    for claim in lecture.claims:
+        number = f"{claim.lecture}-{claim.position}"
+        if claim.cell.id != f"claim-{number}":
+            problems.append(f"claim {claim.number}: its id is {claim.cell.id!r}, not 'claim-{number}'")
+        if claim.proof and claim.proof.id != f"proof-{number}":
+            problems.append(f"claim {claim.number}: its proof's id is {claim.proof.id!r}, not 'proof-{number}'")
+    return problems
+
+
+def nothing_is_stored_but_text(lecture: Lecture) -> list[str]:
+    """No outputs, no counts, no metadata but kernelspec, language_info and tags."""
+    problems = [f"cell {c.id}: stored with outputs" for c in lecture.code if c.raw.get("outputs")]
+    problems += [f"cell {c.id}: stored with a count" for c in lecture.code if c.raw.get("execution_count") is not None]
+    for cell in lecture.cells:
+        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags"})
+        if extra:
+            problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
+    if lecture.raw.get("metadata") != METADATA:
+        problems.append(f"the notebook's metadata is not exactly {METADATA}")
+    return problems
+
+
+def is_tidy(lecture: Lecture) -> list[str]:
+    """`python -m utils.course tidy` would change nothing."""
+    return [f"not tidy: {change}" for change in changes_of(lecture.path)]
+
+
+def title_comes_first(lecture: Lecture) -> list[str]:
+    """The first cell is prose that starts with the lecture's title."""
+    first = lecture.cells[0] if lecture.cells else None
+    good = first is not None and first.kind == "markdown" and first.source.startswith("# ")
+    return [] if good else ["the first cell is not markdown that starts with '# ' and the title"]
+
+
+def colab_comes_before_all_code(lecture: Lecture) -> list[str]:
+    """Right after the title stands the cell that Colab needs, as `make badges` writes it, and so does the title's link."""
+    return colab_problems(lecture, "notebooks")
+
+
+def colab_problems(book: Lecture, folder: str) -> list[str]:
+    """What is not as `make badges` writes it in a notebook that Colab opens from `folder`."""
+    address = address_of()
+    first, second = (*book.cells, None, None)[:2]
+    problems = []
+    if second is None or not is_colab(second) or second.source != cell_source(folder, address):
+        problems.append("the second cell is not Colab's as `make badges` writes it: call that")
+    if first is not None and first.source != title_source(first.source, f"{folder}/{book.path.name}", address):
+        problems.append("the title's link to Colab is not as `make badges` writes it: call that")
+    return problems
+
+
+def parameters_come_first(lecture: Lecture) -> list[str]:
+    """One cell tagged `parameters`, the first code of the lecture but Colab's, with `full = False` in it."""
+    tagged = [cell for cell in lecture.code if "parameters" in cell.tags]
+    if len(tagged) != 1:
+        return [f"{len(tagged)} cells are tagged parameters, not one"]
+    own = [cell for cell in lecture.code if not is_colab(cell)]
+    problems = [] if tagged[0] is own[0] else ["the parameters cell is not the first code cell"]
+    tree = tree_of(tagged[0])
+    if tree is None or not any(ast.unparse(node) == "full = False" for node in tree.body):
+        problems.append("the parameters cell does not say `full = False`")
+    return problems
+
+
+def sections_are_there(lecture: Lecture) -> list[str]:
+    """Every closing section is there, two claims deny misconceptions, answers are folded away."""
+    missing = [f"no section {name!r}" for name in SECTIONS if name not in _sections(lecture)]
+    if missing:
+        return missing
+    problems = []
+    denied = _section_cells(lecture, "What this does not mean")
+    claims = [claim for claim in lecture.claims if claim.cell in denied]
+    if len(claims) < 2:
+        problems.append(f"'What this does not mean' holds {len(claims)} claims, not at least two")
+    questions = "".join(cell.source for cell in _section_cells(lecture, "Questions"))
+    if "<details>" not in questions or questions.count("<details>") != questions.count("</details>"):
+        problems.append("'Questions' has no answers folded between <details> and </details>")
+    return problems
+
+
+def _sections(lecture: Lecture) -> dict[str, int]:
+    """The closing sections that are there, with the index of the cell that each starts in."""
+    found = {}
+    for cell in lecture.cells:
+        for name in SECTIONS:
+            head = rf"^(?:#+\s*|\*\*){re.escape(name)}\b"
+            if cell.kind == "markdown" and re.search(head, cell.source, re.MULTILINE | re.IGNORECASE):
+                found[name] = cell.index
+    return found
+
+
+def _section_cells(lecture: Lecture, name: str) -> list[Cell]:
+    starts = _sections(lecture)
+    end = min((index for index in starts.values() if index > starts[name]), default=len(lecture.cells))
+    return list(lecture.cells[starts[name] : max(end, starts[name] + 1)])
+
+
+def prose_leads(lecture: Lecture) -> list[str]:
+    """Most code cells have prose directly before them, and every picture is read aloud right after.
+
+    A picture follows its proof at once, so the prose after it is the one that counts. Colab's cell counts as none.
+    """
+    cells = [cell for cell in lecture.cells if not is_colab(cell)]
+    around = zip([None, *cells[:-1]], cells, [*cells[1:], None], strict=True)
+    problems, led = [], []
+    for before, cell, after in around:
+        if cell.kind != "code":
+            continue
+        if cell.id.startswith("picture-"):
+            if after is None or after.kind != "markdown" or CLAIM.match(after.source):
+                problems.append(f"cell {cell.id}: no prose after it reads the picture aloud")
+            continue
+        led.append(before is not None and before.kind == "markdown")
+    if led and sum(led) < LED_BY_PROSE * len(led):
+        problems.append(f"only {sum(led)} of {len(led)} code cells have prose directly before them")
+    return problems
+
+
+def calculators_are_introduced(lecture: Lecture) -> list[str]:
+    """Before a calculator stands prose that asks for a guess; its cell imports it, shows it and does nothing else."""
+    problems = []
+    for before, cell in zip([None, *lecture.cells[:-1]], lecture.cells, strict=True):
+        if not is_calculator(cell):
+            continue
+        name = cell.id.removeprefix("calculator-")
+        if before is None or before.kind != "markdown" or "?" not in before.source or CLAIM.match(before.source):
+            problems.append(f"cell {cell.id}: no prose before it asks what to guess")
+        if cell.source != CALCULATOR.format(name=name):
+            problems.append(f"cell {cell.id}: not exactly {CALCULATOR.format(name=name)!r}")
+    return problems
+
+
+# What has no place in a lecture
+
+
+def code_is_plain_python(lecture: Lecture) -> list[str]:
+    """Every code cell parses; nothing is installed, hidden, star-imported or put on sys.path."""
+    problems = []
+    for cell in lecture.code:
+        tree = tree_of(cell)
+        if tree is None:
+            problems.append(f"cell {cell.id}: not Python")
+            continue
+        if INSTALLS.search(cell.source):
+            problems.append(f"cell {cell.id}: installs something; requirements.txt does that")
+        if re.search(r"^\s*%%", cell.source):
+            problems.append(f"cell {cell.id}: a cell magic can hide what the cell does")
+        if PATH_EDIT.search(cell.source) and not is_colab(cell):  # whose text another rule fixes
+            problems.append(f"cell {cell.id}: edits sys.path; the package is installed")
+        if any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(tree)):
+            problems.append(f"cell {cell.id}: star import")
+        if any(_hides_warnings(node) for node in ast.walk(tree)):
+            problems.append(f"cell {cell.id}: hides warnings")
+    return problems
+
+
+def _hides_warnings(node: ast.AST) -> bool:
+    """A call of a warnings filter whose action is not to show or to raise."""
+    if called_name(node) not in ("filterwarnings", "simplefilter"):
+        return False
+    action = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "action"), None)
+    return not (isinstance(action, ast.Constant) and action.value in ("always", "error"))
+
+
+def images_are_local(lecture: Lecture) -> list[str]:
+    """No picture is fetched from the network."""
+    return [f"cell {cell.id}: a remote image" for cell in lecture.cells if REMOTE_IMAGE.search(cell.source)]
+
+
+def tree_of(cell: Cell) -> ast.Module | None:
+    """The cell's syntax tree, IPython's own syntax translated; None if it is not Python."""
+    try:
+        return ast.parse(TransformerManager().transform_cell(cell.source))
+    except SyntaxError:
+        return None
+
+
+RULES = (  # for a lecture
+    claims_are_well_formed,
+    claims_are_numbered_in_order,
+    every_claim_has_a_proof,
+    proofs_are_short,
+    tags_are_known,
+    tags_say_what_proofs_do,
+    ids_are_readable,
+    nothing_is_stored_but_text,
+    is_tidy,
+    title_comes_first,
+    colab_comes_before_all_code,
+    parameters_come_first,
+    sections_are_there,
+    prose_leads,
+    calculators_are_introduced,
+    code_is_plain_python,
+    images_are_local,
+)
+
+
+NOTEBOOK_RULES = (  # for a notebook that is no lecture
+    ids_are_readable,
+    nothing_is_stored_but_text,
+    is_tidy,
+    title_comes_first,
+    colab_comes_before_all_code,
+    prose_leads,
+    calculators_are_introduced,
+    code_is_plain_python,
+    images_are_local,
+)
+
+
+def problems_of(lecture: Lecture) -> list[str]:
+    """Everything that any rule finds, in order."""
+    return [problem for rule in RULES for problem in rule(lecture)]

@@ -1,0 +1,115 @@
+"""The way into Colab: the repository's address, kept once (in pyproject.toml), and what is written from it.
+
+That is the cell `colab` of every lecture and lab, a link under its title, and a badge beside its link in the README's table.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+from utils.course.notebooks.notebook import Cell, load, text_of
+from utils.course.notebooks.release import release
+from utils.course.notebooks.tidy import as_bytes, write
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # where a notebook lies → where Colab opens it from
+CELL = "colab"  # the cell's id
+LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
+BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a link in the README's table
+PICTURE = "notebooks/figures/open-in-colab.svg"
+LINK = re.compile(r"(?<=\]\()((?:notebooks|labs)/\d\w*\.ipynb)\)(?=.*\|$)", re.MULTILINE)  # in the README's table
+URLS = re.compile(r'\n\[project\.urls\]\nRepository = "[^"]*"\n')
+SOURCE = """\
+# Colab opens a notebook alone: there this cell fetches the rest of the course. Anywhere else it does nothing.
+import os
+import sys
+
+if "google.colab" in sys.modules:
+    repository = "{address}"  # `make badges REPO=owner/name` writes it
+    course = os.environ.setdefault("COURSE_FOLDER", os.path.abspath("course"))
+    if repository and not os.path.exists(course):
+        get_ipython().system(f'git clone --quiet --depth 1 {{repository}} "{{course}}"')
+    if not os.path.exists(f"{{course}}/utils/colab.py"):
+        raise FileNotFoundError(f"the course is not in {{course}}: clone or upload it there, then run this cell again")
+    sys.path.insert(0, course)
+    from utils.colab import prepare
+
+    prepare("{folder}")"""
+
+
+def address_of(root: Path = ROOT) -> str:
+    """The repository's address, "" where none is known yet."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository", "")
+
+
+def cell_source(folder: str, address: str) -> str:
+    """The code of the cell `colab` in a notebook that Colab opens from `folder`, "notebooks" or "labs"."""
+    return SOURCE.format(address=address, folder=folder)
+
+
+def is_colab(cell: Cell) -> bool:
+    return cell.kind == "code" and cell.id == CELL
+
+
+def title_source(source: str, path: str, address: str) -> str:
+    """The title cell `source` with the link that opens `path`, or without one where there is no address."""
+    head, rest = (*LINE.sub("", source).split("\n", 1), "")[:2]
+    line = f"\n\n[Open in Colab]({colab_address(path, address)})" if address else ""
+    return head + line + ("\n" + rest if rest else "")
+
+
+def colab_address(path: str, address: str) -> str:
+    """Where Colab opens the file `path` of the repository's branch main."""
+    return f"{address.replace('https://github.com', 'https://colab.research.google.com/github')}/blob/main/{path}"
+
+
+def badges(repository: str | None = None, root: Path = ROOT) -> None:
+    """Keep the address of `repository` ("owner/name" on GitHub; "" for none), and write all that follows from it.
+
+    None leaves the address as it is: a new notebook gets its cell. Raises ValueError for what is no such name.
+    """
+    if repository is not None:
+        _keep(repository, root / "pyproject.toml")
+    address = address_of(root)
+    for folder, opened in FOLDERS.items():
+        for path in sorted((root / folder).glob("*.ipynb")):
+            _write(path, as_bytes(_with_colab(load(path), opened, f"{opened}/{path.name}", address)))
+    release(root / "solutions", root / "labs")
+    readme = root / "README.md"
+    _write(readme, _with_badges(readme.read_text(encoding="utf-8"), address).encode())
+
+
+def _keep(repository: str, project: Path) -> None:
+    if repository and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", repository):
+        raise ValueError(f"REPO={repository!r} is no repository: name it as owner/name, or leave it empty for none")
+    text = project.read_text(encoding="utf-8")
+    block = f'\n[project.urls]\nRepository = "https://github.com/{repository}"\n' if repository else ""
+    head, rest = URLS.sub("", text).split("\n[tool", 1)
+    _write(project, f"{head}{block}\n[tool{rest}".encode())
+
+
+def _with_colab(book: dict, folder: str, path: str, address: str) -> dict:
+    """The notebook's JSON with its link and its cell brought up to date, or put in."""
+    title, *others = book["cells"]
+    title = title | {"source": title_source(text_of(title["source"]), path, address).splitlines(keepends=True)}
+    source = cell_source(folder, address).splitlines(keepends=True)
+    cell = {"cell_type": "code", "execution_count": None, "id": CELL, "metadata": {}, "outputs": [], "source": source}
+    return book | {"cells": [title, cell, *(other for other in others if other.get("id") != CELL)]}
+
+
+def _with_badges(readme: str, address: str) -> str:
+    readme = BADGE.sub("", readme)
+    if not address:
+        return readme
+    return LINK.sub(lambda link: f"{link[0]} {_badge(link[1], address)}", readme)
+
+
+def _badge(path: str, address: str) -> str:
+    return f"[![Open in Colab]({PICTURE})]({colab_address(path, address)})"
+
+
+def _write(path: Path, text: bytes) -> None:
+    if path.read_bytes() != text:
+        write(path, text)
+        print(f"{path}: written")

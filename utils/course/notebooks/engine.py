@@ -1,0 +1,150 @@
+"""A papermill engine that runs every cell of a lecture, also after a failing one, and says what stopped each.
+
+papermill's own engine stops at the first error, and its exit status is no verdict: it is 0 after sys.exit(0),
+and a notebook whose kernel died says "completed" in every cell. Here each cell that failed, timed out or took
+the kernel down carries an error output; a cell that never ran has no execution count. `ledger.py` reads both.
+
+    python -m utils.course.notebooks.engine LECTURE OUTPUT [--full] [--timeout SECONDS]
+
+runs one lecture in a process of its own and prints a line of JSON before each cell.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import papermill
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbclient.util import ensure_async, run_sync
+from nbformat.v4 import new_output
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.exceptions import PapermillExecutionError
+from papermill.execute import remove_error_markers
+from papermill.iorw import load_notebook_node, write_ipynb
+from traitlets import Any
+
+NAME = "course"
+STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
+GRACE = 10.0  # seconds that an interrupted cell has to come back before its kernel is killed
+
+
+class EveryCellClient(PapermillNotebookClient):
+    """Runs all cells; after a dead kernel the remaining ones keep no execution count."""
+
+    progress = Any()
+
+    def execute(self, **kwargs):
+        self.reset_execution_trackers()
+        with self.setup_kernel(**kwargs):
+            self.papermill_execute_cells()
+            if STOPPED not in self.nb.metadata:
+                self.set_widgets_metadata()
+        return self.nb
+
+    def papermill_execute_cells(self):
+        for index, cell in enumerate(self.nb.cells):
+            self.progress(index, len(self.nb.cells), cell.get("id", ""))
+            self.nb_man.cell_start(cell, index)
+            try:
+                self.execute_cell(cell, index)
+            except CellTimeoutError as error:
+                _add_error(cell, "Timeout", str(error).strip().splitlines()[0])
+                if not self._interrupt():
+                    self._stop(cell, "did not answer the interrupt after its timeout; its kernel was killed")
+            except DeadKernelError:
+                _add_error(cell, "DeadKernel", "the kernel died in this cell")
+                self._stop(cell, "the kernel died in it")
+            finally:
+                self.nb_man.cell_complete(cell, index)
+            if STOPPED in self.nb.metadata:
+                return
+
+    def _stop(self, cell, what: str) -> None:
+        self.nb.metadata[STOPPED] = f"not run: the cell {cell.get('id', '?')!r} came before it, and {what}"
+
+    @run_sync
+    async def _interrupt(self) -> bool:
+        """Interrupt the cell. Whether the kernel then answers within GRACE seconds; it is killed if not."""
+        await ensure_async(self.km.interrupt_kernel())
+        question = self.kc.kernel_info()
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline and await ensure_async(self.km.is_alive()):
+            if await ensure_async(self.kc.shell_channel.msg_ready()):
+                reply = await ensure_async(self.kc.shell_channel.get_msg(timeout=1))
+                if reply["parent_header"].get("msg_id") == question:
+                    return True
+            else:
+                time.sleep(0.05)
+        await ensure_async(self.km.shutdown_kernel(now=True))
+        return False
+
+
+class EveryCellEngine(NBClientEngine):
+    """papermill's nbclient engine with EveryCellClient in it."""
+
+    @classmethod
+    def execute_managed_notebook(
+        cls, nb_man, kernel_name, start_timeout=60, execution_timeout=None, progress=None, **_
+    ):
+        """`progress(done, total, cell id)` is called before each cell; the timeout is in seconds per cell."""
+        EveryCellClient(
+            nb_man,
+            progress=progress or (lambda done, total, cell: None),
+            kernel_name=kernel_name,
+            timeout=execution_timeout,
+            startup_timeout=start_timeout,
+            allow_errors=True,
+            iopub_timeout=60,  # nbclient gives up after 4 s, too soon for a large output on a busy machine
+        ).execute()
+
+
+papermill_engines.register(NAME, EveryCellEngine)
+
+
+def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | None = None, progress=None) -> None:
+    """Run a copy of `lecture` in its own folder and write it with outputs to `output`; no cell raises.
+
+    `timeout` is in seconds per cell, None for no limit. Papermill changes the working directory of the whole
+    process meanwhile: do not call this from two threads.
+    """
+    lecture, output = lecture.resolve(), output.resolve()
+    try:
+        papermill.execute_notebook(
+            str(lecture),
+            str(output),
+            parameters={"full": True} if full else None,
+            engine_name=NAME,
+            cwd=str(lecture.parent),
+            request_save_on_cell_execute=False,  # all pictures after each cell cost more than the cell
+            progress_bar=False,
+            execution_timeout=timeout,
+            progress=progress,
+        )
+    except PapermillExecutionError:
+        # The error is in the notebook, where the ledger looks; papermill added two marker cells to it.
+        write_ipynb(remove_error_markers(load_notebook_node(str(output))), str(output))
+
+
+def _add_error(cell, name: str, value: str) -> None:
+    """Papermill's own names for these two ends leave no trace in the cell; this one shows and counts."""
+    cell.outputs.append(new_output("error", ename=name, evalue=value, traceback=[f"{name}: {value}"]))
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m utils.course.notebooks.engine", description="Run one lecture.")
+    parser.add_argument("lecture", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--timeout", type=int)
+    args = parser.parse_args(argv)
+
+    def tell(done: int, total: int, cell: str) -> None:
+        print(json.dumps({"done": done, "total": total, "cell": cell}), flush=True)
+
+    execute(args.lecture, args.output, full=args.full, timeout=args.timeout, progress=tell)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Read a lab's solution: its tasks, their checks and points. And make the starter of it, the notebook that students open.
+
+A task called NAME is these cells, in this order:
+
+    task-NAME    prose: what and why, the signature, an example worked by hand
+    hints-NAME   prose: three hints, folded away
+    code-NAME    the student's code, with the solution between its marks
+    check-NAME   the check, with `points` in the cell's metadata, and `needs`, a list of the tasks whose code its own calls
+    hidden-NAME  none or one: a check tagged `hidden`, with points of its own, that the starter does not have
+
+The marks, each on a line of its own:
+
+    ### BEGIN SOLUTION: what the student reads when the code is still missing
+    …
+    ### END SOLUTION
+
+In the starter `raise NotImplementedError("what the student reads …")` stands in their place. A line `### INSTEAD` before the
+end splits the block: what follows it, less one `# ` a line, is the starter's text.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.course.notebooks.notebook import Cell, Lecture, read
+from utils.course.notebooks.tidy import tidied
+
+BEGIN = re.compile(r"(?P<indent>\s*)### BEGIN SOLUTION(?:: (?P<hint>.*\S))?\s*")
+INSTEAD = re.compile(r"\s*### INSTEAD\s*")
+END = re.compile(r"\s*### END SOLUTION\s*")
+MARK = re.compile(r"#\s*#\s*#|(?:BEGIN|END)\s+SOLUTION|#+\s*INSTEAD")  # also one that is misspelled
+NAME = re.compile(r"(task|hints|code|check|hidden)-([a-z0-9-]+)")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task; its cells are those of the solution."""
+
+    name: str
+    prose: Cell
+    hints: Cell
+    code: Cell
+    check: Cell
+    hidden: Cell | None
+
+    @property
+    def checks(self) -> tuple[Cell, ...]:
+        return (self.check, self.hidden) if self.hidden else (self.check,)
+
+    @property
+    def points(self) -> int:
+        """Of its checks together."""
+        return sum(points_of(cell) for cell in self.checks)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The tasks whose code this one's calls: where they are unsolved, it cannot pass."""
+        return tuple(self.check.raw.get("metadata", {}).get("needs", ()))
+
+    @property
+    def starter(self) -> str:
+        """What the student's cell holds before the student comes."""
+        return without_solution(self.code.source)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the unsolved code raises NotImplementedError; else it is code that is to be changed."""
+        return "raise NotImplementedError(" in self.starter
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A solution, read. `others` are the code cells that belong to no task, such as parameters, set-up and pictures."""
+
+    book: Lecture
+    tasks: tuple[Task, ...]
+    others: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        return self.book.name
+
+
+def read_lab(path: str | Path) -> Lab:
+    """The lab whose solution is the file `path`. Raises ValueError, naming the cell, if a task is not made as above."""
+    book = read(path)
+    groups: dict[str, dict[str, Cell]] = {}
+    for cell in book.cells:
+        match = NAME.fullmatch(cell.id)
+        if match:
+            group = groups.setdefault(match[2], {})
+            if match[1] in group:
+                raise ValueError(f"{book.path.name}: two cells {cell.id}")
+            group[match[1]] = cell
+    tasks = tuple(_task(book, name, cells) for name, cells in groups.items())
+    inside = {cell.index for cells in groups.values() for cell in cells.values()}
+    return Lab(book, tasks, tuple(cell for cell in book.code if cell.index not in inside))
+
+
+def points_of(check: Cell) -> int:
+    """The points in a check's metadata. ValueError if that is no whole number above 0."""
+    points = check.raw.get("metadata", {}).get("points")
+    if type(points) is not int or points < 1:
+        raise ValueError(f"cell {check.id}: points {points!r} in its metadata, not a whole number above 0")
+    return points
+
+
+def starter(solution: dict) -> dict:
+    """The JSON of the notebook that students get for that of a solution. ValueError, naming the cell, for bad marks."""
+    cells = []
+    for cell in tidied(solution)["cells"]:
+        if "hidden" in cell["metadata"].get("tags", []):
+            continue
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            try:
+                source = without_solution(source)
+            except ValueError as error:
+                raise ValueError(f"cell {cell['id']}: {error}") from error
+        cells.append(cell | {"source": source.splitlines(keepends=True)})
+    return tidied(solution | {"cells": cells})
+
+
+def without_solution(source: str) -> str:
+    """A cell's code with each solution replaced. Raises ValueError, with the line, for marks that do not pair."""
+    kept: list[str] = []
+    for number, line, part, mark in _parts(source):
+        if part == "outside":
+            kept.append(line)
+        elif part == "begin" and mark["hint"]:
+            kept.append(f'{mark["indent"]}raise NotImplementedError("{mark["hint"]}")')
+        elif part == "instead" and line.strip():
+            text = re.fullmatch(r"(\s*)#(?: (.*))?", line)
+            if text is None:
+                raise ValueError(f"line {number}: after ### INSTEAD every line starts with '# ', not {line.strip()!r}")
+            kept.append((text[1] + (text[2] or "")).rstrip())
+    return "\n".join(kept)
+
+
+def solution_lines(source: str) -> list[str]:
+    """The lines of a cell that only a solution has, without outer blanks."""
+    return [line.strip() for _, line, part, _ in _parts(source) if part == "solution" and line.strip()]
+
+
+def _parts(source: str):
+    """Each line as (number, line, "outside" | "begin" | "solution" | "instead", match of the mark that began its block)."""
+    begun, part = None, "outside"
+    for number, line in enumerate(source.split("\n"), 1):
+        if begin := BEGIN.fullmatch(line):
+            if begun:
+                raise ValueError(f"line {number}: a solution begins inside another")
+            if '"' in (begin["hint"] or "") or "\\" in (begin["hint"] or ""):
+                raise ValueError(f'line {number}: a hint without " and \\, please')
+            begun, part = begin, "solution"
+            yield number, line, "begin", begin
+        elif INSTEAD.fullmatch(line):
+            if part != "solution" or begun["hint"]:
+                raise ValueError(f"line {number}: ### INSTEAD stands once in a solution that begins without a hint")
+            part = "instead"
+        elif END.fullmatch(line):
+            if not begun:
+                raise ValueError(f"line {number}: a solution ends that never began")
+            if part == "solution" and not begun["hint"]:
+                raise ValueError(f"line {number}: a solution with neither a hint after its BEGIN nor ### INSTEAD")
+            begun, part = None, "outside"
+        elif MARK.search(line):
+            raise ValueError(f"line {number}: {line.strip()!r} is nearly a mark; see {__name__}")
+        else:
+            yield number, line, part, begun
+    if begun:
+        raise ValueError("a solution begins and never ends")
+
+
+def _task(book: Lecture, name: str, cells: dict[str, Cell]) -> Task:
+    missing = [f"{part}-{name}" for part in ("task", "hints", "code", "check") if part not in cells]
+    if missing:
+        raise ValueError(f"{book.path.name}: task {name} has no cell {', '.join(missing)}")
+    return Task(name, *(cells[part] for part in ("task", "hints", "code", "check")), cells.get("hidden"))

@@ -1,0 +1,145 @@
+"""Notebooks as they are stored: no outputs, no counts, readable stable ids, one byte-for-byte format."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+from utils.course.notebooks.notebook import CLAIM, load, text_of
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readable id; Colab's random ids mix cases
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+HEX = re.compile(r"[0-9a-f]{8,}")  # what nbformat and JupyterLab invent; eight letters a to f make no word we use
+PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
+KEPT = ("needs", "points", "tags")  # of a cell's metadata
+LONGEST = 64  # characters that the notebook format allows in an id
+
+
+def tidy(paths: list[Path], *, check: bool = False) -> int:
+    """Rewrite each notebook as it is to be stored and say what changed; with `check` only say it.
+
+    Returns 1 if `check` found something to change, or a file is not a notebook (it is left alone); else 0.
+    """
+    status = 0
+    for path in paths:
+        try:
+            changes = changes_of(path)
+        except ValueError as error:
+            print(f"left alone: {error}")
+            status = 1
+            continue
+        if changes and check:
+            status = 1
+        elif changes:
+            write(path, as_bytes(tidied(load(path))))
+        for change in changes:
+            print(f"{path}: {change}")
+    return status
+
+
+def changes_of(path: Path) -> list[str]:
+    """What tidy would change in the file, in words. Raises ValueError if it is not a notebook."""
+    before = load(path)
+    after = tidied(before)
+    changes = []
+    for index, (old, new) in enumerate(zip(before["cells"], after["cells"], strict=True)):
+        if old.get("id") != new["id"]:
+            changes.append(f"cell {index}: id {old.get('id')!r} becomes {new['id']!r}")
+        if old.get("outputs") or old.get("execution_count") is not None:
+            changes.append(f"cell {new['id']}: outputs and count removed")
+        extra = sorted(set(old.get("metadata", {})) - set(new["metadata"]))
+        if extra:
+            changes.append(f"cell {new['id']}: {', '.join(extra)} removed")
+    if before.get("metadata") != after["metadata"]:
+        changes.append("the notebook's metadata brought back to kernelspec and language_info")
+    if before.get("nbformat_minor") != after["nbformat_minor"]:
+        changes.append(f"format 4.{before.get('nbformat_minor')} becomes 4.{after['nbformat_minor']}")
+    if not changes and path.read_bytes() != as_bytes(after):
+        changes.append(
+            "written in the one format (indent 1, sorted keys, sources as lists of lines, newline at the end)"
+        )
+    return changes
+
+
+def tidied(book: dict) -> dict:
+    """A copy of the notebook's JSON as it is to be stored, with the same cells in the same order."""
+    ids = _ids(book["cells"])
+    cells = [_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)]
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def as_bytes(book: dict) -> bytes:
+    """The notebook as it lies on disk, in nbformat's own layout."""
+    return (json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def readable(name: str) -> bool:
+    """Whether a cell id was written by a person: words joined by - or _, not something random."""
+    if not name or len(name) > LONGEST or HEX.fullmatch(name) or UUID.fullmatch(name):
+        return False
+    return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
+
+
+def write(path: Path, text: bytes) -> None:
+    """Put `text` into the file whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unfinished.write_bytes(text)
+    unfinished.replace(path)
+
+
+def _cell(cell: dict, name: str) -> dict:
+    metadata = cell.get("metadata", {})
+    stored = {
+        "cell_type": cell["cell_type"],
+        "id": name,
+        "metadata": {key: metadata[key] for key in KEPT if metadata.get(key)},
+        "source": text_of(cell["source"]).splitlines(keepends=True),
+    }
+    if "attachments" in cell:  # a picture pasted into prose is content
+        stored["attachments"] = cell["attachments"]
+    return stored | ({"execution_count": None, "outputs": []} if cell["cell_type"] == "code" else {})
+
+
+def _ids(cells: list[dict]) -> list[str]:
+    """One id per cell: claims and proofs by number, other readable ones kept, the rest from the cell's words."""
+    wanted: list[tuple[str, bool]] = []  # (id, whether the claim's number fixes it)
+    number = None
+    for cell in cells:
+        source, name = text_of(cell["source"]), cell.get("id", "")
+        claim = CLAIM.match(source) if cell["cell_type"] == "markdown" else None
+        if claim:
+            wanted.append((f"claim-{claim[2]}-{claim[3]}", True))
+        elif number and cell["cell_type"] == "code" and (PROOF.fullmatch(name) or not readable(name)):
+            wanted.append((f"proof-{number}", True))
+        else:  # also for a helper cell that stands between a claim and its proof, which a static check reports
+            wanted.append((name if readable(name) else _from_words(source, cell), False))
+        number = f"{claim[2]}-{claim[3]}" if claim else None
+    fixed = {name for name, by_number in wanted if by_number}
+    taken: set[str] = set()
+    ids = []
+    for name, by_number in wanted:
+        own = _unused(name, taken if by_number else taken | fixed)
+        taken.add(own)
+        ids.append(own)
+    return ids
+
+
+def _from_words(source: str, cell: dict) -> str:
+    """An id from the first words of a cell."""
+    if "parameters" in cell.get("metadata", {}).get("tags", []):
+        return "parameters"
+    if source.startswith("# Colab opens a notebook alone"):
+        return "colab"
+    words = re.findall(r"[a-z0-9]+", source.lower())[:5]
+    name = "-".join(words)[: LONGEST - 8].strip("-")
+    return name if readable(name) and re.search("[a-z]{2}", name) else f"{cell['cell_type']}-cell"
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    if name not in taken:
+        return name
+    return next(other for n in range(2, len(taken) + 3) if (other := f"{name[: LONGEST - 5]}-{n}") not in taken)

@@ -1,0 +1,1 @@
+"""Receipts: what a run on a GPU verified, and whether it still holds."""

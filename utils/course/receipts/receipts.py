@@ -1,0 +1,251 @@
+"""Receipts: which claims were verified on which GPU, kept in tests/receipts/, one file for each GPU.
+
+A receipt holds lectures and solutions as they ran there. Each names the run that it is from: GPU, driver, versions, commit,
+date, form. Each verdict names what it stands on: the hash of the proof and that of the lecture's statements which the proof
+leans on. Where one of them has changed since, the verdict is stale: shown, and worth nothing. What changed in utils/ since
+makes no verdict stale, its own tests hold it; the commit of each run is in the receipt.
+"""
+
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from utils.course.mutation.strength import code_hash
+from utils.course.notebooks.lab import read_lab
+from utils.course.notebooks.ledger import FAILED, WHOLE, Result, trouble
+from utils.course.notebooks.notebook import Lecture
+from utils.course.receipts.provenance import modules_hash, needs_of
+
+ROOT = Path(__file__).resolve().parents[3]
+STORE = ROOT / "tests" / "receipts"
+STALE = "stale"
+RUN_KEYS = ("device", "driver", "cuda", "torch", "numpy", "python", "commit", "dirty", "code", "date", "form")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One file, read. `lectures` and `solutions` are by the names of their notebooks, as the file has them."""
+
+    path: Path
+    gpu: str
+    runs: tuple[dict, ...]
+    lectures: dict[str, dict]
+    solutions: dict[str, dict]
+
+    def run_of(self, entry: dict) -> dict:
+        """The run that a lecture or a solution of this receipt is from."""
+        return self.runs[entry["run"]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What became of one claim on one GPU: VERIFIED, UNVERIFIED or FAILED, or STALE if the proof has changed since.
+
+    `run` says where and when: the keys gpu, torch, date, form, commit and more. `reason` says why it is not verified.
+    """
+
+    gpu: str
+    status: str
+    reason: str
+    run: dict
+    path: Path
+
+    @property
+    def words(self) -> str:
+        """Such as "verified on NVIDIA H200, torch 2.11.0, 2026-11-22"."""
+        where = f"{self.gpu}, torch {self.run['torch']}, {self.run['date'][:10]}"
+        if self.status == STALE:
+            return f"{self.reason} ({where})"
+        return f"{self.status} on {where}" + (f": {self.reason.splitlines()[0]}" if self.reason else "")
+
+
+def receipts(folder: Path = STORE) -> list[Receipt]:
+    """The receipts in `folder`, in the order of their names; none if there is no such folder.
+
+    Raises ValueError for a file that is no receipt, and for one that a machine without a GPU wrote.
+    """
+    found = [read_receipt(path) for path in sorted(folder.glob("*.json"))]
+    for receipt in found:
+        if any(run["device"] != "cuda" for run in receipt.runs):
+            raise ValueError(f"{receipt.path}: written without a GPU, so no receipt of one: remove it")
+    return found
+
+
+def read_receipt(path: Path) -> Receipt:
+    """The receipt in the file `path`. Raises ValueError, naming it, if it is none."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        found = Receipt(path, raw["gpu"], tuple(raw["runs"]), raw["lectures"], raw["solutions"])
+        for entry in (*found.lectures.values(), *found.solutions.values()):
+            for key in RUN_KEYS:
+                found.run_of(entry)[key]
+    except (
+        OSError,
+        UnicodeDecodeError,
+        json.JSONDecodeError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}: not a receipt ({problem}): restore it, or make it again on its GPU") from error
+    return found
+
+
+def status(lecture: Lecture, kept: list[Receipt]) -> dict[str, tuple[Seen, ...]]:
+    """What became of each claim of `lecture`, by its number, on each GPU that has a receipt of it: () on none."""
+    found: dict[str, tuple[Seen, ...]] = {claim.number: () for claim in lecture.claims}
+    kept = [receipt for receipt in kept if lecture.name in receipt.lectures]
+    hashes = hashes_of(lecture) if kept else {}
+    for receipt in kept:
+        entry = receipt.lectures[lecture.name]
+        for row in entry["claims"]:
+            if row["id"] in found:
+                fresh = hashes[row["id"]] == {"proof": row["proof"], "needs": row["needs"]}
+                found[row["id"]] += (_seen(receipt, receipt.run_of(entry), row, fresh=fresh),)
+    return found
+
+
+def hashes_of(lecture: Lecture) -> dict[str, dict]:
+    """What the verdict on each claim stands on, by the claim's number: the hashes of its proof and of what that leans on."""
+    needs = needs_of(lecture)
+    return {claim.number: {"proof": claim.proof_hash, "needs": needs.get(claim.number)} for claim in lecture.claims}
+
+
+def _seen(receipt: Receipt, run: dict, row: dict, *, fresh: bool) -> Seen:
+    if fresh:
+        return Seen(receipt.gpu, row["status"], row["reason"], run, receipt.path)
+    return Seen(receipt.gpu, STALE, f"{row['status']} once, its proof has changed since", run, receipt.path)
+
+
+# Writing
+
+
+def file_name(gpu: str) -> str:
+    """The name of a GPU's receipt: nvidia-h200.json for "NVIDIA H200"."""
+    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-") + ".json"
+
+
+def empty(path: Path, gpu: str) -> Receipt:
+    return Receipt(path, gpu, (), {}, {})
+
+
+def lecture_entry(lecture: Lecture, result: Result) -> dict:
+    """What a receipt keeps of a lecture that ran."""
+    hashes = hashes_of(lecture)
+    return _entry(lecture, result) | {
+        "claims": [
+            {
+                "id": verdict.claim.number,
+                **hashes[verdict.claim.number],
+                "status": verdict.status,
+                "reason": verdict.reason,
+                "seconds": verdict.seconds,
+            }
+            for verdict in result.verdicts
+        ]
+    }
+
+
+def solution_entry(solution: Lecture, result: Result, executed: Lecture | None) -> dict:
+    """What a receipt keeps of a lab's solution that ran: the points of the checks that passed among it."""
+    tasks = read_lab(solution.path).tasks
+    ran = {cell.id for cell in executed.code if not trouble(cell)} if executed else set()
+    return _entry(solution, result) | {
+        "ran": not result.broken,
+        "points": sum(_points(check) for task in tasks for check in task.checks if check.id in ran),
+        "of": sum(task.points for task in tasks),
+    }
+
+
+def _points(check) -> int:
+    return check.raw["metadata"]["points"]
+
+
+def _entry(book: Lecture, result: Result) -> dict:
+    return {
+        "code": code_hash(book),
+        "modules": modules_hash(book),
+        "seconds": round(result.seconds, 1),
+        "broken": [{"cell": cell, "reason": reason} for cell, reason in result.broken],
+    }
+
+
+def with_entry(receipt: Receipt, run: dict, book: Lecture, entry: dict) -> Receipt:
+    """The receipt with what one notebook came to in `run`; a lecture's entry has claims, a solution's points."""
+    one = Receipt(receipt.path, receipt.gpu, (run,), {}, {})
+    part = {book.name: entry | {"run": 0}}
+    return merge(receipt, replace(one, lectures=part) if "claims" in entry else replace(one, solutions=part))
+
+
+def merge(old: Receipt, new: Receipt) -> Receipt:
+    """Both in one, for one GPU. Of what both ran the later counts, but no short form over the long form of the same code.
+
+    Raises ValueError for receipts of two GPUs.
+    """
+    if old.gpu != new.gpu:
+        raise ValueError(f"{new.path} is a receipt of {new.gpu}, {old.path} one of {old.gpu}: one file for each GPU")
+    runs: list[dict] = []
+    parts = {}
+    for kind in ("lectures", "solutions"):
+        chosen = {name: (new, entry) for name, entry in getattr(new, kind).items()}
+        for name, entry in getattr(old, kind).items():
+            if name not in chosen or _counts_more(
+                old.run_of(entry), entry, new.run_of(chosen[name][1]), chosen[name][1]
+            ):
+                chosen[name] = (old, entry)
+        parts[kind] = {}
+        for name, (receipt, entry) in sorted(chosen.items()):
+            run = receipt.run_of(entry)
+            runs += [run] * (run not in runs)
+            parts[kind][name] = entry | {"run": runs.index(run)}
+    return Receipt(old.path, old.gpu, tuple(runs), **parts)
+
+
+def _counts_more(run: dict, entry: dict, other_run: dict, other: dict) -> bool:
+    """Whether what an earlier receipt has of a notebook stays where a second one has it too."""
+    same = (entry["code"], entry["modules"]) == (other["code"], other["modules"])
+    if same and broke_off(entry) != broke_off(other):
+        return broke_off(other)
+    if same and run["form"] != other_run["form"]:
+        return run["form"] == "full"
+    return run["date"] > other_run["date"]
+
+
+def broke_off(entry: dict) -> bool:
+    """Whether the notebook's process ended before the notebook did, so that its failures say nothing."""
+    return any(broken["cell"] == WHOLE for broken in entry["broken"])
+
+
+def is_done(receipt: Receipt, book: Lecture, run: dict) -> bool:
+    """Whether the receipt has this notebook with the code it has now, from a run like `run`: same versions, no shorter form.
+
+    What its verdicts were makes no difference; a notebook that broke off is not done.
+    """
+    entry = receipt.lectures.get(book.name) or receipt.solutions.get(book.name)
+    if entry is None or broke_off(entry):
+        return False
+    before = receipt.run_of(entry)
+    return (
+        (entry["code"], entry["modules"]) == (code_hash(book), modules_hash(book))
+        and all(before[key] == run[key] for key in ("torch", "cuda"))
+        and (before["form"] == run["form"] or before["form"] == "full" or "claims" not in entry)
+    )
+
+
+def is_red(receipt: Receipt, book: Lecture) -> bool:
+    """Whether something in this notebook failed when it ran for the receipt."""
+    entry = receipt.lectures.get(book.name) or receipt.solutions.get(book.name)
+    return bool(entry) and (bool(entry["broken"]) or any(row["status"] == FAILED for row in entry.get("claims", ())))
+
+
+def write_receipt(receipt: Receipt) -> None:
+    """Write the receipt to its path, whole or not at all."""
+    content = {"gpu": receipt.gpu, "runs": receipt.runs, "lectures": receipt.lectures, "solutions": receipt.solutions}
+    receipt.path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = receipt.path.with_name(f"{receipt.path.name}.{os.getpid()}.tmp")
+    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(receipt.path)

@@ -1,0 +1,136 @@
+"""Receipts shown: what each GPU verified, on the terminal, in the README and in tests/receipts/README.md."""
+
+from collections import Counter
+
+from utils.course.mutation.strength import code_hash
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
+from utils.course.notebooks.notebook import Lecture
+from utils.course.receipts.receipts import STALE, Receipt, status
+
+RAN = "ran"
+FORMS = {"short": "short", "full": "long"}
+BEGIN, END = "<!-- receipts: written by python -m utils.course receipt --readme -->", "<!-- end of receipts -->"
+NONE_YET = """\
+No GPU receipt exists yet: no machine has verified the proofs that need a GPU. On a machine with one, call `make receipt`."""
+
+
+def tally(lecture: Lecture, receipt: Receipt) -> Counter | None:
+    """How many of the lecture's claims this GPU has verified, not verified, failed or stale; None if it never ran there."""
+    if lecture.name not in receipt.lectures:
+        return None
+    return Counter(seen.status for there in status(lecture, [receipt]).values() for seen in there)
+
+
+def solved(solution: Lecture, receipt: Receipt) -> str:
+    """What a solution came to: "ran", STALE or FAILED; "" if it never ran there."""
+    entry = receipt.solutions.get(solution.name)
+    if entry is None:
+        return ""
+    return STALE if entry["code"] != code_hash(solution) else RAN if entry["ran"] else FAILED
+
+
+def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -> str:
+    """One line for each lecture, with what its claims came to there, and the solutions; then the runs these are from."""
+    head = f"{'lecture':<34}  claims  verified  not there  failed  stale  seconds  form"
+    lines, total = [head, "─" * len(head)], Counter()
+    for lecture in lectures:
+        counts, label = tally(lecture, receipt), f"{lecture.name:<34.34}  {len(lecture.claims):>6}"
+        if counts is None:
+            lines.append(f"{label}  (did not run)")
+            continue
+        entry = receipt.lectures[lecture.name]
+        counts += Counter(seconds=entry["seconds"], broken=len(entry["broken"]))
+        total += counts
+        lines.append(f"{label}  {_counted(counts)}  {FORMS[receipt.run_of(entry)['form']]}{_broken(counts)}")
+    claims = sum(len(lecture.claims) for lecture in lectures)
+    lines += ["─" * len(head), f"{'total':<34}  {claims:>6}  {_counted(total)}{_broken(total)}"]
+    ran = [receipt.solutions[book.name] for book in solutions if book.name in receipt.solutions]
+    if ran:
+        points = f"{sum(entry['points'] for entry in ran)} of {sum(entry['of'] for entry in ran)} points"
+        seconds = sum(entry["seconds"] for entry in ran)
+        lines += ["", f"solutions: {_solutions(solutions, receipt)}, {points}, {seconds:.1f} s"]
+    return "\n".join([*lines, "", origin(receipt)])
+
+
+def _counted(counts: Counter) -> str:
+    numbers = f"{counts[VERIFIED]:>8}  {counts[UNVERIFIED]:>9}  {counts[FAILED]:>6}  {counts[STALE]:>5}"
+    return f"{numbers}  {counts['seconds']:>7.1f}"
+
+
+def _broken(counts: Counter) -> str:
+    return f"  and {counts['broken']} broken cell{'s' * (counts['broken'] > 1)}" if counts["broken"] else ""
+
+
+def _solutions(solutions: list[Lecture], receipt: Receipt) -> str:
+    counts = Counter(solved(book, receipt) for book in solutions)
+    rest = "".join(f", {counts[what]} {what}" for what in (STALE, FAILED) if counts[what])
+    return f"{counts[RAN]} of {len(solutions)} ran{rest}"
+
+
+def origin(receipt: Receipt) -> str:
+    """The runs that a receipt is from, in one line: GPU, driver, versions, commits, dates."""
+
+    def all_of(key: str) -> str:
+        return " and ".join(sorted({str(run[key]) for run in receipt.runs}))
+
+    commits = sorted(
+        {f"{run['commit'][:9]}{' with changes' * bool(run['dirty'])}" for run in receipt.runs if run["commit"]}
+    )
+    days = sorted({run["date"][:10] for run in receipt.runs})
+    parts = [receipt.gpu, f"driver {all_of('driver')}", f"CUDA {all_of('cuda')}", f"torch {all_of('torch')}"]
+    parts += [
+        f"Python {all_of('python')}",
+        f"commit {', '.join(commits) or 'unknown'}",
+        " to ".join(dict.fromkeys(days[:1] + days[-1:])),
+    ]
+    return ", ".join(parts)
+
+
+def readme_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
+    """What the README says about receipts: a line for each GPU, or that there is none yet."""
+    lines = [
+        f"- [{receipt.gpu}](tests/receipts/{receipt.path.name}): {_claims_in_all(lectures, receipt)}; "
+        f"solutions: {_solutions(solutions, receipt)}"
+        for receipt in kept
+    ]
+    return "\n".join(lines) or NONE_YET
+
+
+def _claims_in_all(lectures: list[Lecture], receipt: Receipt) -> str:
+    counts = sum((tally(lecture, receipt) or Counter() for lecture in lectures), Counter())
+    claims = sum(len(lecture.claims) for lecture in lectures)
+    rest = "".join(f", {counts[what]} {what}" for what in (STALE, FAILED) if counts[what])
+    return f"{counts[VERIFIED]} of {claims} claims verified{rest}"
+
+
+def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
+    """What tests/receipts/README.md says: a table of lectures and GPUs, or that there is none yet."""
+    if not kept:
+        return NONE_YET
+    heads = " | ".join(f"[{receipt.gpu}]({receipt.path.name})" for receipt in kept)
+    lines = [f"| verified on | {heads} |", "|---" * (len(kept) + 1) + "|"]
+    for lecture in lectures:
+        cells = " | ".join(_cell(lecture, receipt) for receipt in kept)
+        lines.append(f"| {lecture.name[:2]} | {cells} |")
+    lines.append(f"| solutions | {' | '.join(_solutions(solutions, receipt) for receipt in kept)} |")
+    return "\n".join([*lines, "", *(f"{origin(receipt)}." for receipt in kept)])
+
+
+def _cell(lecture: Lecture, receipt: Receipt) -> str:
+    counts = tally(lecture, receipt)
+    if counts is None:
+        return "–"
+    rest = "".join(f", {counts[what]} {what}" for what in (STALE, UNVERIFIED, FAILED) if counts[what])
+    form = receipt.run_of(receipt.lectures[lecture.name])["form"]
+    return f"{counts[VERIFIED]} of {len(lecture.claims)}{rest}" + " (short form)" * (form == "short")
+
+
+def with_block(readme: str, block: str) -> str:
+    """The README with `block` between its marks. Raises ValueError if it has no such marks."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(
+            f"this README has no line {BEGIN} with {END} after it: put them where the receipts are to stand"
+        )
+    return f"{before}{begin}\n{block}\n{end}{after}"

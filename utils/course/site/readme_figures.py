@@ -1,0 +1,156 @@
+"""The README's pictures: `make figures` writes them to notebooks/figures/, the same bytes each time.
+
+Each is drawn from what the course itself computes: the claims in the notebooks, the prediction of a step's memory, the
+datasheets, a run of the loop.
+"""
+
+import itertools
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from utils import facts, napkin
+from utils.course.notebooks.notebook import Claim, Lecture, read
+from utils.course.notebooks.tidy import write
+from utils.data.datasets import spiral
+from utils.figures import flops, ledger, loop, memory
+from utils.figures.style import svg
+from utils.loop import checkpoint
+from utils.loop.config import Config
+from utils.loop.train import evaluate, train
+from utils.measure.memory_model import predict_gpt
+from utils.models import MLP
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "notebooks" / "figures"
+LARGEST = 60_000  # bytes
+CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
+GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 8, "tokens": 1024}
+CLAIM, FOLKLORE = "claims, verified on two CPU cores", "folklore put right, on two CPU cores"
+GPU, LONG = "need a GPU", "need the long form"
+EPOCHS, EPOCH = (1, 6, 30), 22  # which of the spiral are drawn; steps in one
+TOGETHER = 12  # events of a step that share a strip of the picture
+POINTS = 100  # of the validation data that are drawn
+EXTENT = 1.2  # of the plane around it
+
+
+def becomes(claim: Claim) -> str:
+    """What `make run` makes of a claim on two CPU cores (Linux, a C++ compiler, the official data), by its proof's tags."""
+    tags = set(claim.proof.tags)
+    if "gpu" in tags:
+        return GPU
+    if "full" in tags:
+        return LONG
+    return FOLKLORE if claim.kind == "Folklore" else CLAIM
+
+
+def claims_picture() -> Figure:
+    """The ledger: each lecture's claims, by what becomes of them."""
+    rows = {}
+    for lecture in (read(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))):
+        ends = [becomes(claim) for claim in lecture.claims]
+        rows[_short_title(lecture)] = {part: ends.count(part) for part in (CLAIM, FOLKLORE, GPU, LONG)}
+    return ledger.claims_by_lecture(rows)
+
+
+def _short_title(lecture: Lecture) -> str:
+    return re.split(r"[:,]", lecture.title)[0].replace(" · ", "  ")
+
+
+def memory_picture() -> Figure:
+    """The second step of GPT-2 with AdamW, as lecture 07 predicts it: what is alive, by what it is for."""
+    on_paper = predict_gpt(**GPT2)
+    events = [(phase.removesuffix(" 2"), kinds) for phase, kinds in on_paper.history if phase.endswith("2")]
+    shown = _highest(events, TOGETHER)
+    phases = [phase for phase, _ in shown]
+    parts = {kind: [kinds[kind] for _, kinds in shown] for kind in on_paper.kinds}
+    figure = memory.step_timeline(parts, {name: phases.index(name) for name in dict.fromkeys(phases)})
+    figure.axes[0].set(xticks=[], xlabel=f"the step, from left to right: each strip the highest of {TOGETHER} events")
+    return figure
+
+
+def _highest(events: list[tuple[str, dict[str, int]]], together: int) -> list[tuple[str, dict[str, int]]]:
+    """Of each phase's events, `together` at a time, the one with the most bytes alive: the peak is among them."""
+    shown = []
+    for _, own in itertools.groupby(events, key=lambda event: event[0]):
+        own = list(own)
+        groups = [own[start : start + together] for start in range(0, len(own), together)]
+        shown += [max(group, key=lambda event: sum(event[1].values())) for group in groups]
+    return shown
+
+
+def roofline_picture() -> Figure:
+    """The roofs of three GPUs in bf16, and the least that five programs cost under the H100's."""
+    roofs = {
+        f"{name}, bf16": (facts.peak_flops(chip, "bf16"), facts.memory_bandwidth(chip)) for name, chip in CHIPS.items()
+    }
+    peak, bandwidth = roofs["H100, bf16"]
+    work = {"a + b": (1, 3 * 2)} | {  # FLOPs, and bytes in bf16
+        label: (napkin.matmul_flops(m, k, n), napkin.matmul_bytes(m, k, n, 2))
+        for label, (m, k, n) in {
+            "8192² · vector": (8192, 8192, 1),
+            "8192² · 64 columns": (8192, 8192, 64),
+            "512³": (512, 512, 512),
+            "8192³": (8192, 8192, 8192),
+        }.items()
+    }
+    points = {label: (n / size, min(peak, bandwidth * n / size)) for label, (n, size) in work.items()}
+    return flops.roofline(roofs, points)
+
+
+def spiral_picture() -> Figure:
+    """What a small network believes of the plane after some epochs on the spiral: lecture 09's run."""
+    data = spiral()
+    torch.manual_seed(0)
+    every = {"log_every": EPOCH, "val_every": EPOCH, "save_every": EPOCH, "keep": EPOCHS[-1]}
+    config = Config(
+        steps=EPOCHS[-1] * EPOCH,
+        batch_size=64,
+        lr=2e-3,
+        warmup=EPOCH,
+        schedule="cosine",
+        clip=1.0,
+        device="cpu",
+        **every,
+    )
+    model = MLP((2, 64, 64, 3))
+    frames = {}
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(None):
+        train(model, data.train, data.val, config, run=folder)
+        saved = checkpoint.find(Path(folder) / "checkpoints")
+        for epoch in EPOCHS:
+            model.load_state_dict(checkpoint.load(saved[epoch - 1])["model"])
+            frames[f"epoch {epoch}"] = (beliefs(model), evaluate(model, data.val).accuracy)
+    return loop.decision_panels(frames, data.val.x[:POINTS].numpy(), data.val.y[:POINTS].numpy(), EXTENT)
+
+
+def beliefs(model: torch.nn.Module, side: int = 56) -> np.ndarray:
+    """The probabilities (side, side, 3) that a classifier of points gives over the plane, of two digits."""
+    ticks = torch.linspace(-EXTENT, EXTENT, side)
+    with torch.no_grad():
+        plane = model(torch.cartesian_prod(ticks, ticks)).softmax(-1).view(side, side, 3).transpose(0, 1)
+    return plane.numpy().round(2)
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "ledger": claims_picture,
+    "memory": memory_picture,
+    "roofline": roofline_picture,
+    "spiral": spiral_picture,
+}
+
+
+def figures(folder: Path = FOLDER, names: tuple[str, ...] = tuple(PICTURES)) -> None:
+    """Write the pictures called `names` to `folder`, and say which have changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path, text = folder / f"{name}.svg", svg(PICTURES[name]())
+        if not path.exists() or path.read_bytes() != text:
+            write(path, text)
+            print(f"{path}: written, {len(text):,} bytes")

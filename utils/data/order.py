@@ -1,0 +1,253 @@
+"""Which examples make up which step, and the loader that fetches them.
+
+The order is a pure function of (seed, epoch, step): nothing is replayed to start in the middle of an epoch, and nothing
+but the step number needs to be saved. What a dataset draws at random for an example is keyed by (seed, epoch, index), so
+it is the same for any number of workers.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.sharedctypes import RawArray
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
+
+from utils.data.permutation import permuted
+from utils.data.workers import FAILED, begin_worker, context_of_workers, from_workers
+from utils.device import rng_state, set_rng_state
+
+CPU = torch.device("cpu")
+LISTED = 1 << 22  # examples whose order is drawn as a list; with more, each position is computed when it is needed
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed from any numbers and names; unlike seed + epoch, (3, 5) and (5, 3) give different streams."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@lru_cache(maxsize=4)
+def _permutation(examples: int, seed: int, epoch: int, device: torch.device) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
+    return torch.randperm(examples, generator=generator).to(device)  # drawn on the CPU: the same on every device
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of batches: step → indices into a dataset of `examples`.
+
+    Every epoch visits every example once, in an order of its own (in index order if not `shuffle`). A last batch
+    that is short is kept, or left out with `drop_last`. Of each batch, rank r of `world` takes every world-th index.
+
+    Raises ValueError for an empty dataset, a batch size below 1, and a batch larger than the data with `drop_last`.
+    """
+
+    examples: int
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    rank: int = 0
+    world: int = 1
+    device: torch.device = CPU  # where the indices live
+    pad: bool = False  # give a rank without an example of its own a duplicate, which is not counted
+
+    def __post_init__(self):
+        if self.examples < 1:
+            raise ValueError("the dataset is empty: nothing to train or evaluate on")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}: it must be at least 1")
+        if self.steps_per_epoch < 1:
+            raise ValueError(
+                f"batch_size {self.batch_size} is larger than the data ({self.examples} examples) and drop_last "
+                "leaves out every batch: use a smaller batch or drop_last=False"
+            )
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank {self.rank} is not one of {self.world} ranks")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        full, rest = divmod(self.examples, self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    @property
+    def smallest_batch(self) -> int:
+        """Examples in the shortest batch of an epoch, over all ranks."""
+        return self.batch_size if self.drop_last else self.examples - (self.steps_per_epoch - 1) * self.batch_size
+
+    def smallest_part(self, steps: int, parts: int) -> int:
+        """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `parts`."""
+        ended = steps >= self.steps_per_epoch  # an epoch: with its short last batch
+        full = min(self.batch_size, self.examples)
+        sizes = (full, self.smallest_batch if ended else full)
+        shares = [max(1, size // self.world) for size in sizes]
+        return min(share // min(parts, share) for share in shares)
+
+    def epoch(self, step: int) -> int:
+        """The epoch that `step` (counted from 0 over the whole run) belongs to."""
+        return step // self.steps_per_epoch
+
+    def batch(self, step: int) -> torch.Tensor:
+        """Indices (B,) of all examples at `step`, over all ranks."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
+        if self.shuffle and self.examples > LISTED:
+            keys = [derive_seed(self.seed, "order", epoch, turn) for turn in range(6)]
+            images = permuted(np.arange(start, stop, dtype=np.uint64), self.examples, keys)
+            return torch.from_numpy(images.astype(np.int64)).to(self.device)
+        if self.shuffle:
+            return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
+        return torch.arange(start, stop, device=self.device)
+
+    def indices(self, step: int) -> torch.Tensor:
+        """Indices (B,) of this rank's examples at `step`."""
+        chosen = self.batch(step)
+        if self.is_padding(step):
+            return chosen[:1]
+        return chosen[self.rank :: self.world] if self.world > 1 else chosen
+
+    def is_padding(self, step: int) -> bool:
+        """Whether this rank's example at `step` is a duplicate: the batch has fewer examples than there are ranks."""
+        return self.pad and self.world > 1 and self.rank >= len(self.batch(step))
+
+
+class _Fetch(Dataset):
+    """Answers (epoch, indices) with a batch, whoever asks: this process or a worker."""
+
+    def __init__(self, dataset: Dataset, seed: int, workers: int = 0):
+        self.dataset, self.seed = dataset, seed
+        self.at_work = RawArray("q", [-1] * workers)  # the example that each worker fetches; shared with this process
+
+    def __getitems__(self, key: tuple[int, torch.Tensor | list[int]]):
+        epoch, indices = key
+        if getattr(self.dataset, "pure", False):
+            for first in indices[:1]:
+                self._begin(int(first))  # and the rest with it
+            return self.dataset.__getitems__(indices)
+        kept = rng_state()  # what an example draws must not move the streams of the model
+        try:
+            return self._together([self._example(epoch, int(index)) for index in indices], indices)
+        finally:
+            set_rng_state(kept)
+
+    def _together(self, examples: list, indices: torch.Tensor | list[int]):
+        try:
+            return default_collate(examples)
+        except Exception as error:
+            named = ", ".join(str(int(index)) for index in indices)
+            raise RuntimeError(
+                f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}. All must be of one shape and type"
+            ) from error
+
+    def _begin(self, index: int) -> None:
+        if worker := get_worker_info():
+            self.at_work[worker.id] = index
+
+    def _example(self, epoch: int, index: int):
+        self._begin(index)
+        seed = derive_seed(self.seed, "example", epoch, index)
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
+        random.seed(seed)
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            raise RuntimeError(f"{FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What the workers are asked for, one key a step."""
+
+    order: Order
+    steps: range
+
+    def __iter__(self):
+        for step in self.steps:
+            yield self.order.epoch(step), self.order.indices(step).tolist()
+
+
+def batches(
+    dataset: Dataset,
+    order: Order,
+    start: int,
+    stop: int,
+    *,
+    workers: int = 0,
+    prefetch: int = 2,
+    persistent: bool = True,
+    timeout: float = 0,
+    pin: bool = False,
+) -> Iterator:
+    """The batches of steps `start` … `stop` - 1, the same for any number of workers and any `start`.
+
+    A dataset with the attribute `pure = True` promises that an example depends on its index alone and is fetched a batch
+    at a time by `__getitems__(indices)`. Of any other, `dataset[index]` is called with the global streams of torch, NumPy
+    and Python seeded for (seed, epoch, index); a generator of its own that it carries along is outside this promise.
+
+    workers: processes that fetch ahead, `prefetch` batches each. persistent: keep them over epochs instead of starting
+    new ones. timeout: seconds to wait for a worker's batch; 0 waits for ever. pin: hand out page-locked memory, which a GPU
+    copies from without waiting.
+
+    Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or the time is over.
+    """
+    fetch = _Fetch(dataset, order.seed, workers)
+    if workers == 0:
+        for step in range(start, stop):
+            batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
+            yield [part.pin_memory() if part.device == CPU else part for part in batch] if pin else batch
+        return
+    first = start
+    while first < stop:
+        last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
+        loader = DataLoader(
+            fetch,
+            batch_sampler=_Keys(order, range(first, last)),
+            num_workers=workers,
+            prefetch_factor=min(prefetch, last - first),  # a loader asks for so many at once, also where there are none
+            collate_fn=_as_is,
+            timeout=timeout,
+            pin_memory=pin,
+            worker_init_fn=begin_worker,
+            multiprocessing_context=context_of_workers(),
+            generator=torch.Generator(),  # else starting the loader draws from the global stream
+        )
+        yield from from_workers(loader, fetch.at_work)
+        first = last
+
+
+def _as_is(batch):
+    return batch
+
+
+def require_dataset(data: object, name: str) -> None:
+    """Raises ValueError unless `data` has a length and can be indexed, as batches in any order need."""
+    if isinstance(data, DataLoader):
+        raise ValueError(f"{name} is a DataLoader: pass its dataset; batches and their order are the loop's business")
+    if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise ValueError(
+            f"{name} is a {type(data).__name__} without a length or an index: pass a dataset of (x, y) pairs, "
+            "TensorData(x, y) for two tensors"
+        )
+    try:
+        len(data)
+    except Exception as error:
+        raise ValueError(
+            f"{name} is a {type(data).__name__} whose length is none ({type(error).__name__}: {error}): pass a dataset, not "
+            "its class, whose __len__ returns how many examples there are"
+        ) from error
+
+
+def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first n examples as a batch (or all, if there are fewer)."""
+    order = Order(len(dataset), min(n, len(dataset)), shuffle=False, device=device_of(dataset))
+    return next(batches(dataset, order, 0, 1))
+
+
+def device_of(dataset: Dataset) -> torch.device:
+    """Where the examples lie: the CPU, unless the dataset has a `device`."""
+    return getattr(dataset, "device", CPU)

@@ -1,0 +1,369 @@
+"""Ranks for a notebook: a function of the notebook, run by several real processes, of which none is left behind.
+
+The function is written to a script, together with the functions, imports and constants that it names, so that one can read
+what the processes run. They are forked from one process that has imported torch already, which takes milliseconds; what
+torchrun tells each of its processes, these are told too. A server that imported nothing but torch and never computed is
+safe to fork; a notebook, with the threads of its kernel, is not.
+
+    python -m utils.distributed.launch SOCKET    is that server; it ends with the process that started it.
+"""
+
+import ast
+import atexit
+import dis
+import importlib
+import inspect
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import arbitrary_address
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType, TracebackType
+
+import torch
+
+PRELOADED = ("torch._dynamo", "utils.loop")  # by the server; DDP and the optimizers import the former when first used
+SCRIPT = "script.py"
+SECONDS = 60.0  # until ranks that have not ended are killed
+GRACE_SECONDS = 3.0  # the same after one of them has failed
+START_SECONDS = 300.0  # for the server to import what it preloads, on a busy machine
+POLL_SECONDS = 0.01
+PLAIN = (bool, int, float, str, tuple, list, dict, set, type(None), torch.dtype)
+
+_HEAD = """\
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+"""
+_TAIL = """
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    arguments = torch.load(folder / "arguments.pt")
+    {body}
+"""
+_IN_A_GROUP = """dist.init_process_group("gloo")
+    torch.save({name}(*arguments), folder / f"{{dist.get_rank()}}.pt")
+    dist.barrier()
+    dist.destroy_process_group()"""
+_ALONE = """import os
+    torch.save({name}(*arguments), folder / f"{{os.environ['RANK']}}.pt")"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a rank ended: its exit status (minus the signal's number, if a signal killed it), what it printed, and what the
+    function returned (None if it did not)."""
+
+    code: int
+    output: str
+    result: object = None
+
+
+def script_of(function: Callable, group: bool = True) -> str:
+    """The text of a script that calls `function`, and holds all that it names.
+
+    group: the ranks reach each other by torch.distributed, over gloo, before the call; without, that is the function's
+    business. What is imported from a module is imported there; functions of the notebook are copied; constants are
+    written out. Raises ValueError, with the name, for anything else: a class, a tensor, a model.
+    """
+    parts: dict[str, str] = {}
+    _collect(function, parts)
+    body = (_IN_A_GROUP if group else _ALONE).format(name=function.__name__)
+    imports = [text for text in parts.values() if text.startswith(("import ", "from ")) and text not in _HEAD]
+    functions = [text for text in parts.values() if text.endswith("\n")]
+    constants = [text for text in parts.values() if text not in (*imports, *functions) and text not in _HEAD]
+    return "\n".join([_HEAD + "\n".join(imports) + "\n", *constants, "", *functions, _TAIL.format(body=body)])
+
+
+def _collect(function: FunctionType, parts: dict[str, str]) -> None:
+    parts[function.__name__] = ""  # it may call itself
+    source = inspect.getsource(function)
+    for name in [*_globals_of(function.__code__), *_names_of_the_head(source)]:
+        if name in parts or name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        if isinstance(value, ModuleType):
+            parts[name] = f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
+        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            _collect(value, parts)
+        elif type(value) in PLAIN:
+            parts[name] = f"{name} = {value!r}"
+        elif (
+            getattr(sys.modules.get(getattr(value, "__module__", None)), getattr(value, "__name__", ""), None) is value
+        ):
+            parts[name] = f"from {value.__module__} import {value.__name__}" + f" as {name}" * (name != value.__name__)
+        else:
+            raise ValueError(
+                f"{function.__name__} uses {name}, a {type(value).__name__}, which cannot be written into a script: make it "
+                "inside the function, or pass it as an argument"
+            )
+    parts.pop(function.__name__)
+    parts[function.__name__] = source + "\n"
+
+
+def _names_of_the_head(source: str) -> list[str]:
+    """The names in a function's defaults and decorators."""
+    head = ast.parse(source).body[0]
+    parts = [*head.args.defaults, *filter(None, head.args.kw_defaults), *head.decorator_list]
+    return [node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)]
+
+
+def _globals_of(code: CodeType) -> Iterator[str]:
+    """The global names that a function's code reads, inner functions included, in order."""
+    names = {i.argval: None for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    yield from names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals_of(inner)
+
+
+def on_ranks(
+    world: int,
+    function: Callable,
+    *arguments,
+    group: bool = True,
+    check: bool = True,
+    seconds: float = SECONDS,
+    grace: float = GRACE_SECONDS,
+    **environment: dict[int, str],
+) -> list[Ended]:
+    """Call `function(*arguments)` in `world` processes at once, each told its rank as by torchrun; how each ended, by rank.
+
+    arguments and results: tensors and plain containers. group: see script_of. What the ranks print appears with the
+    rank in front. environment: changes to what single ranks are told, RANK={1: "0"}. After `seconds` in all, or `grace`
+    after one has failed, those that still run are killed. With `check` a rank that fails raises RuntimeError with its last
+    words.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / SCRIPT).write_text(script_of(function, group))
+        torch.save(arguments, folder / "arguments.pt")
+        request = {"folder": name, "world": world, "seconds": seconds, "grace": grace, "environment": environment}
+        codes, outputs = _ask(request)
+        files = [folder / f"{rank}.pt" for rank in range(world)]
+        results = [torch.load(file) if file.exists() else None for file in files]
+    ended = [Ended(*parts) for parts in zip(codes, outputs, results, strict=True)]
+    failed = [rank for rank, code in enumerate(codes) if code]
+    if check and failed:
+        first = outputs[failed[0]].strip().rpartition("\n")[2]
+        last = "\n".join(f"rank {rank} ended with {codes[rank]}: {outputs[rank][-800:]}" for rank in failed)
+        raise RuntimeError(f"{len(failed)} of {world} ranks failed: {first}\n{last}")
+    return ended
+
+
+def torchrun(
+    script: Path, *arguments: str, world: int, options: tuple[str, ...] = (), seconds: float = START_SECONDS
+) -> Ended:
+    """Run a script under torchrun on this machine, by `world` processes; torchrun's exit status and all that was printed.
+
+    After `seconds` it is told to end, and ends its ranks.
+    """
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen([*line, str(script), *arguments], env=environment, **pipes)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        output, _ = process.communicate()
+    return Ended(process.returncode, output)
+
+
+# ---- the notebook's side ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _server() -> str:
+    """The path of the server's socket; the first call starts it. It notices when this process has ended.
+
+    A session of its own: an interrupt of a cell is meant for this process, and the server is there for the next cell.
+    """
+    path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
+    process = subprocess.Popen(
+        [sys.executable, "-m", "utils.distributed.launch", path], stdin=subprocess.PIPE, start_new_session=True
+    )
+    atexit.register(_end, process)
+    deadline = time.monotonic() + START_SECONDS
+    while not Path(path).exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise RuntimeError(f"the process that starts ranks did not come up (exit status {process.wait()})")
+        time.sleep(POLL_SECONDS)
+    return path
+
+
+def _end(server: subprocess.Popen) -> None:
+    server.stdin.close()
+    server.wait()
+
+
+def _ask(request: dict) -> tuple[list[int], list[str]]:
+    """Have the server start ranks; print their lines as they come; their exit statuses and outputs."""
+    outputs = [""] * request["world"]
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(_server())
+        with connection.makefile("rw") as stream:
+            stream.write(json.dumps(request) + "\n")
+            stream.flush()
+            for text in stream:
+                told = json.loads(text)
+                if "codes" in told:
+                    return told["codes"], outputs
+                outputs[told["rank"]] += told["line"]
+                print(f"[rank {told['rank']}] {told['line']}", end="")
+    raise RuntimeError("the process that starts ranks is gone: restart the notebook")
+
+
+# ---- the server's side -----------------------------------------------------------------------------------------------
+
+
+def serve(path: str) -> None:
+    """Answer requests until stdin ends, each in a child of its own."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{path}~")
+        listener.listen()
+        os.rename(f"{path}~", path)  # only now: whoever waits for the name connects as soon as it is there
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [], 1.0)
+            while _reaped():
+                pass
+            if sys.stdin in ready:
+                os.unlink(path)
+                return
+            if listener in ready:
+                connection, _ = listener.accept()
+                if os.fork() == 0:
+                    _in_a_child(lambda connection=connection: _handle(connection))
+                connection.close()
+
+
+def _reaped() -> bool:
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] > 0
+    except ChildProcessError:
+        return False
+
+
+def _in_a_child(work: Callable[[], None]) -> None:
+    """Do the work and end: nothing of the parent's is cleaned up a second time."""
+    code = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException as error:
+        traceback.print_exception(error.with_traceback(_from_script(error)))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _from_script(error: BaseException) -> TracebackType | None:
+    """Its traceback from the script on, without this module's and runpy's part."""
+    frames = error.__traceback__
+    while frames and Path(frames.tb_frame.f_code.co_filename).name != SCRIPT:
+        frames = frames.tb_next
+    return frames or error.__traceback__
+
+
+def _handle(connection: socket.socket) -> None:
+    """One request: start the ranks, pass on what they print, see to it that all end."""
+    with connection.makefile("r") as stream:
+        request = json.loads(stream.readline())
+    port, ranks, pipes = _free_port(), {}, {}
+    for rank in range(request["world"]):
+        reading, writing = os.pipe()
+        process = os.fork()
+        if process == 0:
+            os.dup2(writing, 1)
+            os.dup2(writing, 2)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            connection.close()
+            _in_a_child(lambda rank=rank: _be_rank(rank, port, request))
+        os.close(writing)
+        ranks[process], pipes[reading] = rank, rank
+    try:
+        _attend(connection, ranks, pipes, request)
+    except BrokenPipeError:  # whoever asked is gone
+        pass
+    finally:
+        for process in ranks:
+            os.kill(process, signal.SIGKILL)
+
+
+def _attend(connection: socket.socket, ranks: dict[int, int], pipes: dict[int, int], request: dict) -> None:
+    """Until every rank has ended: pass on their lines, kill them after their time. `ranks` keeps those that live."""
+    codes, rest = {}, dict.fromkeys(pipes, b"")
+    deadline = time.monotonic() + request["seconds"]
+    while ranks or pipes:
+        ready, _, _ = select.select([*pipes, connection], [], [], POLL_SECONDS)
+        if connection in ready and not connection.recv(1):
+            return  # whoever asked is gone
+        for pipe in set(ready) - {connection}:
+            read = os.read(pipe, 1 << 16)
+            *lines, rest[pipe] = (rest[pipe] + read).split(b"\n")
+            if not read:
+                lines = [rest[pipe]] if rest[pipe] else []
+            for line in lines:
+                _tell(connection, rank=pipes[pipe], line=line.decode(errors="replace") + "\n")
+            if not read:
+                os.close(pipe)
+                del pipes[pipe]
+        for process in list(ranks):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                rank = ranks.pop(process)
+                codes[rank] = os.waitstatus_to_exitcode(status)
+                if codes[rank]:
+                    deadline = min(deadline, time.monotonic() + request["grace"])
+        if time.monotonic() > deadline:
+            for process in ranks:
+                os.kill(process, signal.SIGKILL)
+    _tell(connection, codes=[codes[rank] for rank in range(request["world"])])
+
+
+def _tell(connection: socket.socket, **message) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _be_rank(rank: int, port: int, request: dict) -> None:
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": request["world"], "MASTER_ADDR": "127.0.0.1"}
+    told |= {"MASTER_PORT": port, "LOCAL_WORLD_SIZE": request["world"]}
+    told |= {name: ranks[str(rank)] for name, ranks in request["environment"].items() if str(rank) in ranks}
+    os.environ.update({name: str(value) for name, value in told.items()})
+    script = f"{request['folder']}/{SCRIPT}"
+    sys.argv = [script, request["folder"]]
+    runpy.run_path(script, run_name="__main__")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for module in PRELOADED:
+        importlib.import_module(module)
+    serve(sys.argv[1])

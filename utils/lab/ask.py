@@ -1,0 +1,299 @@
+"""What the labs are checked with: questions to the student's code, and expectations that say what to do next.
+
+    ask = Ask(globals())
+    expect_equal(ask("strides(shape)", shape=(2, 3)), (3, 1), next_step="the last axis moves by 1")
+
+A check hands over code and plain values, and gets plain values back (see wire.py). It holds no object of the student's, so
+it means the same in the notebook and where a grader asks a process that it does not trust.
+"""
+
+import ast
+import builtins
+import copy
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from utils.lab import plain_values
+from utils.lab.plain_values import Other
+
+LONGEST_SHOWN = 300  # characters of a value in a message
+LONG = 12  # lines of a question: one with more stands below what was expected, not above
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, and the question that it answers: a plain value, or the exception that was raised instead.
+
+    `answer[key]` is an Answer about one part of the value.
+    """
+
+    question: str
+    inputs: dict
+    returned: object = None
+    raised: Exception | None = None
+
+    @property
+    def value(self):
+        """The value. Raises what was raised instead, with a note that says what was asked."""
+        __tracebackhide__ = True
+        if self.raised is not None:
+            self.raised.add_note(f"asked: {_question(self)}")
+            raise self.raised
+        return self.returned
+
+    def __getitem__(self, key) -> "Answer":
+        """AssertionError, with the question, if the value has no part `key`. Of what raised every part is the exception."""
+        question = f"{self.question}  →  [{key!r}]"
+        if self.raised is not None:
+            return Answer(question, self.inputs, raised=self.raised)
+        try:
+            return Answer(question, self.inputs, self.returned[key])
+        except (LookupError, TypeError):
+            raise AssertionError(_report(self, f"something that has {key!r}")) from None
+
+
+class Ask:
+    """Asks the code in `namespace`: the names of a notebook, or of whatever ran its cells."""
+
+    def __init__(self, namespace: dict, device: torch.device | str = "cpu"):
+        self.namespace = namespace
+        self.device = device
+
+    def __call__(self, code: str, /, **inputs) -> Answer:
+        """The value of `code`, of its last line if there are several, with `inputs` as further names.
+
+        Inputs arrive as wire.py says (tensors dense, copied, on the lab's device), and so does the answer (on the CPU).
+        Names that the code binds are forgotten: each question starts from the namespace alone. What the code raises is an
+        answer too, but for NotImplementedError, which comes through: there is nobody to ask yet.
+        """
+        __tracebackhide__ = True  # IPython's and pytest's word: a student's traceback is about the student's code
+        given = plain_values.load(plain_values.dump(inputs, strict=True))
+        try:
+            return Answer(code, given, returned=self._value(code, given))
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            return Answer(code, given, raised=error)
+
+    def _value(self, code: str, inputs: dict):
+        __tracebackhide__ = True
+        return plain_values.load(plain_values.dump(evaluate(code, copy.deepcopy(inputs), self.namespace, self.device)))
+
+
+def evaluate(code: str, inputs: dict, namespace: dict, device: torch.device | str = "cpu"):
+    """Run `code` in a copy of `namespace` with `inputs`, tensors moved to `device`; the value of its last line.
+
+    ValueError if the last line is no expression: that is the check's mistake, not the student's.
+    """
+    __tracebackhide__ = True
+    tree = ast.parse(code)
+    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        raise ValueError(f"the last line of a question is an expression, not so in {code!r}")
+    last = ast.Expression(tree.body.pop().value)
+    names = {**namespace, **_moved(inputs, device), "__tracebackhide__": True}  # the question's own frame too
+    exec(compile(tree, "<what the check asks>", "exec"), names)
+    return eval(compile(last, "<what the check asks>", "eval"), names)
+
+
+def _moved(value, device):
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if type(value) in (list, tuple):
+        return type(value)(_moved(item, device) for item in value)
+    return {key: _moved(item, device) for key, item in value.items()} if type(value) is dict else value
+
+
+# Expectations. Each takes an Answer, what was expected, and the student's next step.
+
+
+def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
+    """AssertionError unless `holds`, a fact about the answer's value; `expected` says in words what should be true of it."""
+    __tracebackhide__ = True
+    if not holds:
+        raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
+
+
+def expect_equal(answer: Answer, want, next_step: str) -> None:
+    """AssertionError unless the answer is `want`: numbers by value, tensors by dtype, shape and bits, NaN equal to NaN.
+
+    A list counts as a tuple, a tensor of one number and no axes as that number; True is not 1.
+    """
+    __tracebackhide__ = True
+    _compare(answer, want, lambda got, want: got == want or (got != got and want != want), _same_bits, next_step)
+
+
+def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """The same, but numbers and values of tensors may differ by atol + rtol · |want|, and dtypes of floating tensors may.
+
+    Shapes may not. NaN is close to NaN, infinity to the same infinity.
+    """
+
+    __tracebackhide__ = True
+
+    def near(got, want) -> bool:
+        numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (got, want)]
+        if not all(numbers):
+            return got == want
+        return bool(
+            torch.isclose(*(torch.tensor(float(v), dtype=torch.float64) for v in (got, want)), rtol, atol, True)
+        )
+
+    def near_tensors(got, want):
+        wide = torch.complex128 if want.is_complex() else torch.float64
+        return torch.isclose(got.to(wide), want.to(wide), rtol, atol, True)
+
+    _compare(answer, want, near, near_tensors, next_step)
+
+
+def expect_raises(answer: Answer, kind: type[Exception], words: str, next_step: str) -> None:
+    """AssertionError unless the answer is an exception of `kind`, a built-in one, whose text has `words`."""
+    __tracebackhide__ = True
+    if not isinstance(answer.raised, kind):
+        expected = f"{kind.__name__} to be raised"
+    elif words not in str(answer.raised):
+        expected = f"{kind.__name__} that names {words!r}"
+    else:
+        return
+    raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
+
+
+def check_names(ask, seed: int) -> dict:
+    """All that a check cell finds: whom to ask, the seed of its random inputs, the expectations, and arithmetic.
+
+    What else it needs it imports itself.
+    """
+    expectations = {rule.__name__: rule for rule in (expect, expect_close, expect_equal, expect_raises)}
+    return {
+        "ask": ask,
+        "seed": seed,
+        "math": math,
+        "itertools": itertools,
+        "np": np,
+        "torch": torch,
+        "F": F,
+        **expectations,
+    }
+
+
+def described(error: Exception) -> tuple[tuple[str, ...], str]:
+    """An exception as it crosses a boundary: the names of its class and of those above it, the nearest first; its text."""
+    return tuple(kind.__name__ for kind in type(error).__mro__ if kind is not object), str(error)
+
+
+def rebuilt(kinds: tuple[str, ...], text: str) -> Exception:
+    """The exception on the other side: of the nearest class that is built in and takes a text, with that text."""
+    for name in kinds:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError):
+            return kind(text)
+    return RuntimeError(text)
+
+
+def _compare(answer: Answer, want, same, same_tensors, next_step: str) -> None:
+    __tracebackhide__ = True
+    want = plain_values.load(plain_values.dump(want, strict=True))
+    difference = "" if answer.raised else _difference(answer.returned, want, same, same_tensors, "")
+    if difference is not None:
+        raise AssertionError(_report(answer, _show(want), difference, next_step)) from answer.raised
+
+
+def _difference(got, want, same, same_tensors, place: str) -> str | None:
+    """The first difference between two values, in words ("" where the values themselves say it), None if there is none."""
+    if isinstance(want, torch.Tensor):
+        return _tensor_difference(got, want, same_tensors, place)
+    if isinstance(got, torch.Tensor) and got.ndim == 0:
+        got = got.item()
+    if type(want) in (list, tuple):
+        if type(got) not in (list, tuple):
+            return place and f"{place}: expected {len(want)} items, got {_show(got)}"
+        if len(got) != len(want):
+            return f"{place or 'length'}: expected {len(want)} items, got {len(got)}"
+        pairs = [(f"{place}[{index}]", *pair) for index, pair in enumerate(zip(got, want, strict=True))]
+    elif type(want) is dict:
+        if type(got) is not dict:
+            return place and f"{place}: expected a dict, got {_show(got)}"
+        if set(got) != set(want):
+            wrong = [f"{key!r} missing" for key in want if key not in got]
+            wrong += [f"{key!r} unexpected" for key in got if key not in want]
+            return f"{place or 'keys'}: {', '.join(wrong)}"
+        pairs = [(f"{place}[{key!r}]", got[key], want[key]) for key in want]
+    else:
+        alike = type(got) is not torch.Tensor and isinstance(got, bool) == isinstance(want, bool) and same(got, want)
+        return None if alike else place and f"{place}: {_both(want, got)}"
+    found = (_difference(a, b, same, same_tensors, where) for where, a, b in pairs)
+    return next((difference for difference in found if difference is not None), None)
+
+
+def _tensor_difference(got, want: torch.Tensor, same_tensors, place: str) -> str | None:
+    start = f"{place}: " if place else ""
+    if not isinstance(got, torch.Tensor):
+        return f"{start}expected a tensor, got {_show(got)}"
+    if got.shape != want.shape:
+        return f"{start}expected shape {tuple(want.shape)}, got {tuple(got.shape)}"
+    if same_tensors is _same_bits and got.dtype != want.dtype:
+        return f"{start}expected {want.dtype}, got {got.dtype}"
+    wrong = (~same_tensors(got, want)).nonzero()
+    if not len(wrong):
+        return None
+    index = tuple(wrong[0].tolist())
+    where = f"[{', '.join(map(str, index))}]" if index else ""
+    both = _both(want[index].item(), got[index].item())
+    return f"{start}{len(wrong)} of {want.numel()} values differ; first {where}: {both}"
+
+
+def _same_bits(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    if want.dtype.itemsize == 1 and want.is_floating_point():  # fp8 types have no comparison of their own everywhere
+        got, want = got.float(), want.float()
+    return (got == want) | ((got != got) & (want != want))
+
+
+# Words
+
+
+def _report(answer: Answer, expected: str, difference: str = "", next_step: str = "") -> str:
+    raised = answer.raised
+    got = _show(answer.returned) if raised is None else f"{type(raised).__name__}: {raised}"
+    lines = [f"expected: {expected}", f"got:      {got}"]
+    lines += [f"differs:  {difference}"] * bool(difference)
+    if isinstance(raised, NameError):
+        next_step = f"run the cell that defines it, then this check again; {next_step}"
+    lines += [f"next:     {next_step}"] * bool(next_step)
+    question = _question(answer)
+    # What to do next must not stand below a page of code.
+    return "\n".join([*lines, "asked:", question] if question.count("\n") >= LONG else [question, *lines])
+
+
+def _question(answer: Answer) -> str:
+    given = [f"    with {name} = {_show(value)}" for name, value in answer.inputs.items()]
+    return "\n".join([*answer.question.strip().splitlines(), *given])
+
+
+def _both(want, got) -> str:
+    """Expected and got in a line, with all their digits where six do not tell them apart."""
+    shown = (_show(want), _show(got))
+    expected, came = shown if shown[0] != shown[1] else (repr(want), repr(got))
+    return f"expected {expected}, got {came}"
+
+
+def _show(value) -> str:
+    """A value in a line: tensors by dtype, shape and their first numbers."""
+    if isinstance(value, torch.Tensor):
+        numbers = value.flatten()[:8].tolist()
+        more = ", …" if value.numel() > len(numbers) else ""
+        shown = ", ".join(_show(number) for number in numbers)
+        return f"{str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)} of [{shown}{more}]"
+    if isinstance(value, float):
+        return repr(value) if value == round(value, 6) else f"{value:.6g}"
+    if type(value) in (list, tuple):
+        inner = ", ".join(map(_show, value)) + "," * (type(value) is tuple and len(value) == 1)
+        shown = f"[{inner}]" if type(value) is list else f"({inner})"
+    elif type(value) is dict:
+        shown = "{" + ", ".join(f"{key!r}: {_show(item)}" for key, item in value.items()) + "}"
+    else:
+        shown = f"a {value}" if isinstance(value, Other) else repr(value)
+    return shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + " …"

@@ -1,0 +1,186 @@
+"""A loop of fifty lines, and silent bugs to plant in it: what lab 09a repairs. Other bugs for every seed.
+
+If you are about to take that lab: below stands its answer.
+"""
+
+import copy
+import inspect
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from utils.data.datasets import IGNORE
+
+
+def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+    """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
+    x, y = data
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+    )
+    epoch_steps = math.ceil(len(x) / size)
+    log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
+    first, best, lowest = 0, None, math.inf
+    if state is not None:
+        first, best, lowest = state["step"], state["best"], state["lowest"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        schedule.load_state_dict(state["schedule"])
+        torch.set_rng_state(state["random"])
+    for step in range(first, steps):
+        epoch, place = divmod(step, epoch_steps)
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
+        batch = order[place * size : (place + 1) * size]
+        counted = (y[batch] != IGNORE).sum()
+        total = 0.0
+        model.train()
+        optimizer.zero_grad()
+        for part in batch.tensor_split(parts):
+            loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
+            loss.backward()
+            total += loss.item()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+        log["norm"].append(norm.item())
+        log["rate"].append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+        log["loss"].append(total)
+        if place == epoch_steps - 1:
+            losses, counts = [], []
+            model.eval()
+            with torch.no_grad():
+                for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
+                    losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
+                    counts.append((vy != IGNORE).sum().item())
+            val_loss = sum(losses) / sum(counts)
+            log["val_loss"].append(val_loss)
+            if val_loss < lowest:
+                lowest, best = val_loss, copy.deepcopy(model.state_dict())
+    state = {
+        "step": steps,
+        "best": best,
+        "lowest": lowest,
+        "model": copy.deepcopy(model.state_dict()),
+        "optimizer": copy.deepcopy(optimizer.state_dict()),
+        "schedule": schedule.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+    return {"log": log, "best": best, "state": state}
+
+
+@dataclass(frozen=True)
+class Bug:
+    """kind: which promise of the loop it breaks; changes: (what stands in the right loop, once; what replaces it)."""
+
+    kind: str
+    changes: tuple[tuple[str, str], ...]
+
+
+def _bug(kind: str, *changes: str) -> Bug:
+    return Bug(kind, tuple(zip(changes[::2], changes[1::2], strict=True)))
+
+
+def deeper(line: str) -> str:
+    """The line, one level further in."""
+    return line.replace("\n", "\n    ")
+
+
+SOURCE = inspect.getsource(train)
+# Whole lines, with the line break before them, so that they fit at one depth only.
+ZERO = "\n        optimizer.zero_grad()"
+CLIP = "\n        norm = nn.utils.clip_grad_norm_(model.parameters(), clip)"
+STEP = "\n        optimizer.step()"
+SCHEDULE = "\n        schedule.step()"
+RATE = '\n        log["rate"].append(schedule.get_last_lr()[0])'
+NORM = '\n        log["norm"].append(norm.item())'
+MODE = "\n        model.train()"
+BACKWARD = "\n            loss.backward()"
+LOOP = "\n    for step in range(first, steps):"
+VALIDATE = "\n            losses, counts = [], []"
+BEST = "copy.deepcopy(model.state_dict())\n    state"
+FIRST = 'first, best, lowest = state["step"], state["best"], state["lowest"]'
+OPTIMIZER = '\n        optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))'
+MODEL = '"model": copy.deepcopy(model.state_dict())'
+
+BUGS = {
+    "the last, short batch of an epoch is left out": _bug("examples", "math.ceil(len(x) / size)", "len(x) // size"),
+    "every epoch in the same order": _bug("examples", "seed + epoch", "seed"),
+    "a new order at every step": _bug("examples", "seed + epoch", "seed + step"),
+    "each batch is one example short": _bug("examples", "(place + 1) * size]", "(place + 1) * size - 1]"),
+    "gradients are never zeroed": _bug("gradients", ZERO, ""),
+    "gradients are zeroed for each part": _bug("gradients", ZERO, "", BACKWARD, deeper(ZERO) + BACKWARD),
+    "targets that do not count are counted": _bug("gradients", "(y[batch] != IGNORE).sum()", "len(batch)"),
+    "the mean of the parts' means": _bug("gradients", '], reduction="sum") / counted', "]) / parts"),
+    "clipped after the step": _bug("steps", CLIP + NORM, "", STEP, STEP + CLIP + NORM),
+    "each part is clipped": _bug("steps", CLIP, "", BACKWARD, BACKWARD + deeper(CLIP)),
+    "the warm-up begins with a rate of 0": _bug("steps", "(step + 1) / warmup,", "step / warmup,"),
+    "the schedule moves once an epoch": _bug("steps", SCHEDULE, "", VALIDATE, deeper(SCHEDULE) + VALIDATE),
+    "the norm is logged as it is after clipping": _bug("reports", "norm.item())", "min(norm.item(), clip))"),
+    "the rate is logged as it is after the step": _bug("reports", RATE, "", SCHEDULE, SCHEDULE + RATE),
+    "the loss of the last part is logged": _bug("reports", "append(total)", "append(loss.item() * parts)"),
+    "the validation loss is a mean of means": _bug(
+        "reports", "sum(losses) / sum(counts)", "sum(a / b for a, b in zip(losses, counts, strict=True)) / len(losses)"
+    ),
+    "validated in training mode": _bug("validation", "\n            model.eval()", ""),
+    "trained in evaluation mode from the second epoch on": _bug(
+        "validation", MODE, "", LOOP, "\n    model.train()" + LOOP
+    ),
+    "the best weights go on changing": _bug("validation", BEST, "model.state_dict()\n    state"),
+    "the best are always the newest": _bug("validation", "lowest, best = val_loss, copy", "best = copy"),
+    "resumed without the optimizer's state": _bug("resuming", OPTIMIZER, ""),
+    "resumed with a schedule that begins anew": _bug(
+        "resuming", '\n        schedule.load_state_dict(state["schedule"])', ""
+    ),
+    "resumed without the random stream": _bug("resuming", '\n        torch.set_rng_state(state["random"])', ""),
+    "resumed without what was best": _bug("resuming", FIRST, 'first = state["step"]'),
+    "the momentum in the state goes on changing": _bug("resuming", OPTIMIZER, OPTIMIZER.replace("copy.deepcopy", "")),
+    "the weights in the state go on changing": _bug("resuming", MODEL, '"model": model.state_dict()'),
+}
+KINDS = tuple(dict.fromkeys(bug.kind for bug in BUGS.values()))
+
+
+def with_bugs(*names: str) -> str:
+    """The source of the loop with these bugs of BUGS in it. ValueError if two of them want the same words."""
+    source = SOURCE
+    for name in names:
+        for right, wrong in BUGS[name].changes:
+            if source.count(right) != 1:
+                raise ValueError(
+                    f"{name!r} does not fit beside the others: {right!r} stands {source.count(right)} times"
+                )
+            source = source.replace(right, wrong)
+    return source
+
+
+def chosen(seed: int, bugs: int = 5) -> tuple[str, ...]:
+    """The names of the bugs for a seed, each of another kind. ValueError for more bugs than there are kinds."""
+    if not 1 <= bugs <= len(KINDS):
+        raise ValueError(f"{bugs} bugs, and there are {len(KINDS)} kinds: choose 1 to {len(KINDS)}")
+    draw = random.Random(seed)
+    while True:
+        names = [
+            draw.choice([name for name, bug in BUGS.items() if bug.kind == kind]) for kind in draw.sample(KINDS, bugs)
+        ]
+        try:
+            with_bugs(*names)
+        except ValueError:
+            continue
+        return tuple(names)
+
+
+def planted(seed: int, bugs: int = 5) -> str:
+    """The source of a loop with that many silent bugs, others for every seed."""
+    return with_bugs(*chosen(seed, bugs))
+
+
+def loop_from(source: str) -> Callable:
+    """The `train` that such a source defines."""
+    names = {"copy": copy, "math": math, "torch": torch, "F": F, "nn": nn, "IGNORE": IGNORE}
+    exec(compile(source, "<the loop>", "exec"), names)
+    return names["train"]

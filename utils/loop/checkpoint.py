@@ -1,0 +1,199 @@
+"""Checkpoints: saved whole or not at all, loaded only if every byte is as it was written.
+
+One file each, or, where ranks hold the state in parts, one folder (utils/distributed/sharded_checkpoint.py). It is
+written under a temporary name, flushed to the disk, and then renamed to a name that holds the digest of its bytes: the
+rename is the commit. A file that a crash cut short never gets such a name, and one that was damaged later no longer
+matches it.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from utils.distributed import sharded_checkpoint
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks
+
+_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9,})-(?P<digest>[0-9a-f]{16})\.(pt|shards)")
+
+
+class _Hashing:
+    """A file that also hashes what passes through it."""
+
+    def __init__(self, file):
+        self.file, self.sha256 = file, hashlib.sha256()
+        self.refused: OSError | None = None
+
+    def write(self, data) -> int:
+        self.sha256.update(data)
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.refused = error  # torch goes on to an error of its own that hides this one
+            raise
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks = SINGLE_PROCESS) -> Path:
+    """Write `state` as the checkpoint of `step` and return its path; `folder` is made if only its parent is there.
+
+    `state` may hold tensors, numbers, strings and containers of these: what loads without running code. If ranks hold some
+    tensors in parts, all of them call this, with a folder that all can write to.
+
+    Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
+    """
+    in_parts = sharded_checkpoint.in_parts(state)
+    temporary = folder / f".tmp-{kind}-{step:09d}-{'shards' if in_parts else os.getpid()}"
+    try:
+        if in_parts:
+            return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks)
+        folder.mkdir(exist_ok=True)  # its parent, if that was removed, is not made anew
+        digest = _write(state, temporary)
+        path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
+        os.replace(temporary, path)
+        _sync(folder)
+    except (OSError, RuntimeError) as error:
+        _remove(temporary)
+        raise RuntimeError(
+            f"the checkpoint of step {step} could not be written to {folder}: {error}. Earlier checkpoints are intact: "
+            "free space or choose another folder, then start again to resume"
+        ) from error
+    return path
+
+
+def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks) -> Path:
+    """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
+    path = None
+    if ranks.first:
+        _remove(temporary)
+        folder.mkdir(exist_ok=True)
+        temporary.mkdir()
+    ranks.of_first(None)  # not before it is there
+    sharded_checkpoint.write(temporary, state, ranks.first)
+    if ranks.first:
+        path = folder / f"{name}-{sharded_checkpoint.seal(temporary)[:16]}.shards"
+        os.replace(temporary, path)
+        _sync(folder)
+    return ranks.of_first(path)
+
+
+def _write(state: dict, path: Path) -> str:
+    """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
+    with open(path, "wb") as file:
+        hashing = _Hashing(file)
+        try:
+            torch.save(state, hashing)
+        except RuntimeError as error:
+            raise hashing.refused or error from error
+        file.flush()
+        os.fsync(file.fileno())
+    return hashing.sha256.hexdigest()
+
+
+def find(folder: Path, kind: str = "step") -> list[Path]:
+    """All committed checkpoints of this kind, oldest first, without looking inside them."""
+    names = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("*-*"))
+    found = [(int(match["step"]), path) for path, match in names if match and match["kind"] == kind]
+    return [path for _, path in sorted(found)]
+
+
+def load(path: Path) -> dict:
+    """The state in one file, tensors on the CPU. Never runs code from the file.
+
+    Raises ValueError if the bytes are not those that were saved, or hold anything but data.
+    """
+    path = Path(path)
+    match = _NAME.fullmatch(path.name)
+    if not match:
+        raise ValueError(f"{path.name} is not the name of a checkpoint (kind-step-digest.pt): was it renamed?")
+    if path.is_dir():
+        sharded_checkpoint.verify(path, match["digest"])
+        return sharded_checkpoint.read(path)
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        if digest != match["digest"]:
+            raise ValueError(f"{path.name} is damaged: its bytes have digest {digest}, its name says {match['digest']}")
+        file.seek(0)
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever the unpickler refuses with
+            raise ValueError(f"{path.name} is not a checkpoint of plain data: {error}") from error
+
+
+def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
+    """The newest checkpoint that is whole, or None if there is none; each broken one is named by `say` and skipped."""
+    newest = _newest(folder, kind, say)
+    return newest and newest[1]
+
+
+def newest_whole(folder: Path, kind: str = "step", say=print) -> Path | None:
+    """Where load_newest finds it."""
+    newest = _newest(folder, kind, say)
+    return newest and newest[0]
+
+
+def _newest(folder: Path, kind: str, say) -> tuple[Path, dict] | None:
+    for path in reversed(find(folder, kind)):
+        try:
+            return path, load(path)
+        except (ValueError, OSError) as error:
+            say(f"skipped a checkpoint: {error}")
+    return None
+
+
+def prune(newest: Path, keep: int) -> None:
+    """Delete all of its kind but `newest` and the `keep` - 1 before it.
+
+    A file of the same or a later step is one that a resumed run could not use: damaged, and named when it was skipped.
+    Where `newest` is not, nothing is deleted: the folder was replaced since it was written, and holds another's files.
+    """
+    kind, step = _NAME.fullmatch(newest.name).group("kind", "step")
+    found = find(newest.parent, kind)
+    if newest not in found:
+        return
+    others = [path for path in found if path != newest]
+    earlier = [path for path in others if int(_NAME.fullmatch(path.name)["step"]) < int(step)]
+    kept = earlier[max(0, len(earlier) - (keep - 1)) :]
+    for path in set(others) - set(kept):
+        _remove(path)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one."""
+    for path in folder.glob(".tmp-*"):
+        _remove(path)
+
+
+def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+    """Raises ValueError, naming the first difference, unless two state_dicts have the same names and shapes."""
+    theirs, ours = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, own))
+    if theirs != ours:
+        first = next((a, b) for a, b in zip([*theirs, None], [*ours, None], strict=False) if a != b)
+        raise ValueError(
+            f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
+            "was saved, or choose another run folder"
+        )
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # a leftover costs space, not correctness
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -1,0 +1,190 @@
+"""What decides a run: one frozen dataclass, checked when it is made."""
+
+import ast
+import inspect
+import math
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+
+import torch
+
+from utils.device import copies_from_pinned
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a training run besides the model and the data. Nothing else configures it.
+
+    Raises ValueError for a value that cannot work, with the value and the next move.
+    """
+
+    steps: int = 1_000
+    """optimizer steps in all"""
+    batch_size: int = 64
+    """examples per step, over all its micro-batches"""
+    accumulation: int = 1
+    """micro-batches that a step's batch is split into; the gradient stays that of the whole batch"""
+    drop_last: bool = False
+    """leave out the short last batch of each epoch"""
+    seed: int = 0
+    """of the order of the data, of what examples draw, of dropout"""
+
+    optimizer: str = "adamw"
+    """adamw or sgd"""
+    lr: float = 1e-3
+    """peak learning rate"""
+    weight_decay: float = 0.0
+    """decoupled for adamw; on weight matrices, not on biases and norms"""
+    momentum: float = 0.9
+    """of sgd"""
+    beta1: float = 0.9
+    """of adamw: decay of the first moment"""
+    beta2: float = 0.999
+    """of adamw: decay of the second moment"""
+    warmup: int = 0
+    """steps of linear warm-up, the first of them at lr / warmup"""
+    schedule: str = "constant"
+    """after the warm-up: constant, or cosine, which would reach final_lr one step after the last"""
+    final_lr: float = 0.0
+    """where the cosine ends, as a fraction of lr"""
+    clip: float = 0.0
+    """largest global gradient norm; 0 measures the norm and clips nothing"""
+    ema: float = 0.0
+    """decay per step of a running average of the weights, which is then what is validated; 0 is off"""
+
+    precision: str = "fp32"
+    """fp32, bf16 (autocast) or fp16 (autocast with a gradient scaler)"""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1"""
+    parallel: str = "ddp"
+    """how several ranks share a model: ddp (each has a copy) or fsdp (each has a part); one process has all of it"""
+    deterministic: bool = True
+    """deterministic kernels only; an operation that has none raises"""
+    nonfinite: str = "raise"
+    """on a gradient that is not finite: raise, or skip the step, as fp16 always does to lower its scale"""
+    max_skips: int = 16
+    """skipped steps in a row that end the run (16 halvings bring fp16's first scale of 65536 to 1)"""
+    patience: int = 0
+    """validations without a better loss that end the run; 0 is off"""
+    min_delta: float = 0.0
+    """by how much a validation loss must be better to count, in nats"""
+    val_every: int = 0
+    """steps between validations, one more after the last step; 0 validates only then"""
+    val_batch_size: int = 256
+    """examples per batch of a validation"""
+
+    workers: int = 0
+    """processes that fetch batches ahead; 0 fetches in this one"""
+    prefetch: int = 2
+    """batches each worker fetches ahead"""
+    persistent_workers: bool = True
+    """keep the workers from epoch to epoch"""
+    worker_timeout: float = 600.0
+    """seconds to wait for a batch from the workers before that is an error; 0 waits for ever"""
+    log_every: int = 50
+    """steps between log records, one more after the last step; a GPU is waited for only then"""
+    save_every: int = 500
+    """steps between checkpoints (in a run folder), one more after the last step; 0 saves only then"""
+    keep: int = 3
+    """newest checkpoints that are kept, besides the best"""
+    dollars_per_hour: float = 0.0
+    """price of the machine, for the cost in the run's metadata"""
+    peak_flops: float = 0.0
+    """FLOP/s that MFU is relative to; 0 looks the GPU up, and reports no MFU where it is unknown"""
+    progress: bool = False
+    """show a progress bar"""
+
+    def loading(self, device: torch.device) -> dict:
+        """How batches for `device` are loaded: the options of utils.data.order.batches."""
+        return {
+            "workers": self.workers,
+            "prefetch": self.prefetch,
+            "persistent": self.persistent_workers,
+            "timeout": self.worker_timeout,
+            "pin": copies_from_pinned(device),
+        }
+
+    def __post_init__(self):
+        for field in fields(self):
+            self._check_type(field.name, field.type)
+        at_least = {
+            1: ("steps", "batch_size", "accumulation", "val_batch_size", "log_every", "keep", "prefetch", "max_skips"),
+            0: (
+                *("seed", "warmup", "workers", "patience", "val_every", "save_every"),
+                *("weight_decay", "clip", "min_delta", "dollars_per_hour", "peak_flops", "final_lr", "worker_timeout"),
+            ),
+        }
+        for least, names in at_least.items():
+            for name in names:
+                self._require(getattr(self, name) >= least, name, f"it must be at least {least}")
+        self._require(self.seed < 2**63, "seed", "it must be below 2**63")
+        self._require(self.workers <= MOST_WORKERS, "workers", f"it must be at most {MOST_WORKERS}, one for each core")
+        self._require(
+            self.worker_timeout == 0 or 1 <= self.worker_timeout <= LONGEST_WAIT,
+            "worker_timeout",
+            f"it must be 0, or from 1 to {LONGEST_WAIT:,} seconds",
+        )
+        self._require(self.peak_flops == 0 or self.peak_flops >= 1, "peak_flops", "it must be 0 or at least 1")
+        self._require(self.lr > 0, "lr", "it must be above 0, 1e-3 say")
+        self._require(self.final_lr <= 1, "final_lr", "it is a fraction of lr, from 0 to 1")
+        self._require(self.warmup < self.steps, "warmup", f"it must end before the {self.steps} steps do")
+        self._require(
+            self.accumulation <= self.batch_size, "accumulation", f"batch_size {self.batch_size} has no more parts"
+        )
+        for name in ("momentum", "beta1", "beta2", "ema"):
+            self._require(0 <= getattr(self, name) < 1, name, "it must be at least 0 and below 1")
+        for name, known in CHOICES.items():
+            self._require(getattr(self, name) in known, name, f"choose one of {', '.join(known)}")
+
+    def _check_type(self, name: str, kind: type) -> None:
+        value = getattr(self, name)
+        if kind is float and type(value) is int:
+            object.__setattr__(self, name, float(value))  # lr=1 means 1.0
+        elif type(value) is not kind:
+            raise ValueError(f"{name} is {value!r}: it must be of type {kind.__name__}")
+        self._require(kind is not float or math.isfinite(value), name, "it must be a finite number")
+
+    def _require(self, holds: bool, name: str, advice: str) -> None:
+        if not holds:
+            raise ValueError(f"{name} is {getattr(self, name)!r}: {advice}")
+
+
+MOST_WORKERS = 512
+LONGEST_WAIT = 1_000_000  # seconds, eleven days; what the system counts in overflows much later
+
+CHOICES = {
+    "optimizer": ("adamw", "sgd"),
+    "schedule": ("constant", "cosine"),
+    "precision": ("fp32", "bf16", "fp16"),
+    "parallel": ("ddp", "fsdp"),
+    "nonfinite": ("raise", "skip"),
+}
+
+# Fields that change what is seen or how fast, and the weights not at all or, with the ranks, by rounding: a run may be
+# resumed with other values of these.
+WATCHING = frozenset(
+    {
+        *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
+        *("dollars_per_hour", "peak_flops", "progress", "parallel"),
+    }
+)
+
+
+def differences(old: dict, new: Config) -> list[str]:
+    """What decides the run and differs between a saved config and `new`: ["lr: 0.001 → 0.01", …]."""
+    now = asdict(new)
+    return [
+        f"{name}: {old.get(name)!r} → {now.get(name)!r}"
+        for name in {**now, **old}
+        if name not in WATCHING and old.get(name) != now.get(name)
+    ]
+
+
+def field_docs() -> dict[str, str]:
+    """The docstring under each field of Config, by name: what `--help` shows."""
+    body = ast.parse(inspect.getsource(Config)).body[0].body
+    return {
+        field.target.id: text.value.value
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }

@@ -1,0 +1,254 @@
+"""What went wrong, in words: errors that name the step, the examples, the value and the next move."""
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import Dataset
+
+from utils.data.order import Order, batches
+from utils.device import ask_device, is_accelerator
+from utils.distributed.parallel import full_tensor, to_local
+from utils.loop.guards import Snapshot, all_finite
+from utils.loop.optim import lr_factor
+from utils.loop.state import State
+
+CHECK_EVERY = 50  # steps after which a GPU is asked for skipped updates
+
+
+@contextmanager
+def explained(order: Order, step: int, what: str):
+    """Errors of the model or the loss within the block say `what` was going on, and with which examples of `step`.
+
+    Raises ValueError where the cause is known.
+    """
+    try:
+        yield
+    except Exception as error:
+        explain(error, f"{what}, examples {shortened(order.indices(step))}")
+        raise
+
+
+def explain(error: Exception, what: str) -> None:
+    """Add `what` was going on to an error. Raises ValueError where the cause is known."""
+    if isinstance(error, IndexError):  # how a CPU refuses a label or a token that the model does not know
+        raise ValueError(f"{what}: {error}. Is a label or token out of range?") from error
+    if "does not require grad" in str(error):
+        raise ValueError(
+            f"{what}: the loss does not depend on a parameter that trains: is something detached on the way to it?"
+        ) from error
+    error.add_note(f"in {what}")
+
+
+def shortened(indices: Tensor) -> str:
+    """Indices for an error message: the first eight, and how many there are."""
+    shown = ", ".join(map(str, indices[:8].tolist()))
+    return f"[{shown}, … {len(indices)} in all]" if len(indices) > 8 else f"[{shown}]"
+
+
+# ---- out of memory ---------------------------------------------------------------------------------------------------
+
+
+def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
+    """Undo the attempt at this step that ran out of memory, and make micro-batches half as large from here on.
+
+    Raises the error anew if one example at a time is too much, with the bytes that are held besides activations; and on
+    one of several ranks, because the others are already summing the gradients of their attempts.
+    """
+    if state.parts >= len(x):
+        raise type(error)(_bytes_held(state, error, x, y)) from error
+    if state.ranks.world > 1:
+        raise RuntimeError(
+            f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
+            f"others: start again with accumulation={2 * state.parts}, or with more ranks"
+        )
+    state.optimizer.zero_grad()
+    before.restore()
+    if is_accelerator(state.device):
+        torch.get_device_module(state.device).empty_cache()
+    state.parts *= 2
+    print(f"out of memory at step {state.step + 1}: this step and all after it run in {state.parts} micro-batches")
+
+
+def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
+    moments = [value for values in state.optimizer.state.values() for value in values.values()]
+    held = {
+        "parameters": state.model.parameters(),
+        "gradients": state.parameters,  # as large as these
+        "optimizer": (value for value in moments if isinstance(value, Tensor)),
+        "average": [*state.ema.model.parameters(), *state.ema.model.buffers()] if state.ema else [],
+        "buffers": state.buffers,
+        "batch": (x, y),
+    }
+    held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
+    if is_accelerator(state.device) and (allocated := ask_device(state.device, "memory_allocated")) is not None:
+        held["activations and others"] = allocated - sum(held.values())
+    return (
+        f"out of memory at step {state.step + 1} with one example at a time ({str(error).splitlines()[0]}). Bytes held "
+        f"besides activations: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}. Take a smaller model, "
+        "shorter examples, or a device with more memory"
+    )
+
+
+# ---- NaN and infinity ------------------------------------------------------------------------------------------------
+
+
+def check_updates(state: State, order: Order, data: Dataset, loss: Callable, watching: bool) -> None:
+    """Raise if updates were blocked and the policy says so, or if weights or buffers are not finite; else set the schedule
+    back by the blocked steps.
+
+    A CPU is asked at every step. A GPU would have to be waited for, and a schedule that is set back is a change to the
+    run: so it is asked at steps that logging and validating do not choose, and, where the run is over, also whenever it
+    is watched, so that nothing more is logged or saved.
+
+    Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
+    """
+    if state.guard.on_host:
+        check_now = state.guard.bad is not None
+    else:
+        check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
+    if check_now and state.guard.bad is not None:
+        _check_skipped_updates(state, order, data, loss)
+    if watching:
+        require_finite(state)
+
+
+def _check_skipped_updates(state: State, order: Order, data: Dataset, loss: Callable) -> None:
+    """Read the device's count of skipped updates; raise, or set the schedule back."""
+    fresh = int(state.guard.blocked) - state.skipped
+    if fresh:
+        require_finite(state)  # a bad weight, not a bad gradient, may be where it began
+    if state.guard.over:
+        state.gathered(state.model)  # with FSDP the caller's model gets the weights
+        first = state.step - int(state.guard.streak)  # of the bad steps, from 0; all after it were blocked as well
+        raise FloatingPointError(
+            _bad_gradient(state, order, data, loss, first) if state.raises else _bad_row(state, order, first)
+        )
+    if fresh:
+        state.skipped += fresh
+        state.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
+        state.scheduler.step()
+
+
+def _bad_gradient(state: State, order: Order, data: Dataset, loss: Callable, step: int) -> str:
+    config = state.config
+    return (
+        f"the gradient of step {step + 1} is not finite (lr {config.lr * lr_factor(config, step):.3g}, examples "
+        f"{shortened(order.batch(step))}): {_repeated(state, data, order, loss, step)}. The weights are those before it. "
+        "Look at these examples, lower lr or set clip; nonfinite='skip' continues without such steps"
+    )
+
+
+def _bad_row(state: State, order: Order, first: int) -> str:
+    last = first + state.guard.limit
+    return (
+        f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} (examples "
+        f"{shortened(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
+        "more by max_skips"
+    )
+
+
+def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: int) -> str:
+    """What in a step, counted from 0, was not finite: the first that any rank finds when it repeats its part of it."""
+    x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
+    count = min(state.parts, len(x))
+    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
+    bad = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
+    # With FSDP all ranks have one rank's bad gradient, or a part of it, and all of them its norm.
+    bad.sort(key=lambda what: (what.startswith("the norm"), what.startswith("the gradient")))
+    return f"{bad[0]} is not finite" if bad else "could not be reproduced, every tensor was finite when it was repeated"
+
+
+def first_not_finite(
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    parts: Iterable[tuple[Tensor, Tensor]],
+    autocast: AbstractContextManager,
+) -> str | None:
+    """The first thing that is not finite when a step on `parts` is repeated: an input, a module's output, the loss, a
+    parameter's gradient, or the norm of all gradients (beyond 1.8e19 its square leaves float32); in the order in which they
+    are computed. None if all is finite, as when chance had a part in it.
+
+    parts: the (x, y) of each micro-batch. The weights and buffers stay as they are; gradients are overwritten.
+    """
+    found: list[str] = []
+
+    def look(what: str, values: object) -> None:
+        if any(not leaf.isfinite().all() for leaf in tree_leaves(values) if isinstance(leaf, Tensor)):
+            found.append(what)
+
+    hooks = [
+        module.register_forward_hook(
+            lambda module, _, output, name=name: look(
+                f"the output of {name or 'the model'} ({type(module).__name__})", output
+            )
+        )
+        for name, module in model.named_modules()
+    ]
+    hooks += [
+        parameter.register_post_accumulate_grad_hook(
+            lambda parameter, name=name: look(f"the gradient of {name}", parameter.grad)
+        )
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    ]
+    before = Snapshot(list(model.buffers()))
+    model.zero_grad()
+    try:
+        for x, y in parts:
+            look("the input", x)
+            with autocast:
+                total = loss(model(x), y)
+            look("the loss", total)
+            total.backward()
+        norm = full_tensor(get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+        look("the norm of the gradient, all of whose numbers are finite,", norm)
+        return next(iter(found), None)  # not before all parts are done: other ranks may be waiting in theirs
+    finally:
+        before.restore()
+        for hook in hooks:
+            hook.remove()
+
+
+def require_finite(state: State) -> None:
+    """Raises FloatingPointError, on every rank, if a weight, or a buffer that began finite, is not finite any more.
+
+    A finite gradient can cause too large an update, and a finite input can overflow the variance of a BatchNorm. No policy
+    mends that: every later step would be blocked, or every later output wrong. Waits for the device.
+    """
+    if state.ranks.any(not all_finite(to_local(state.parameters))):
+        raise FloatingPointError(
+            f"a weight is not finite after step {state.step}: a finite gradient caused too large an update (lr "
+            f"{state.config.lr:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: what "
+            "was saved before is finite, and may be large already"
+        )
+    bad = [name for name, buffer in state.finite.items() if not all_finite([buffer])]
+    if bad := state.ranks.of_first(bad):
+        raise FloatingPointError(
+            f"the buffer {bad[0]} is not finite after step {state.step}, though every update was: look for inputs or "
+            "activations whose square overflows. It will not recover: resume from the newest checkpoint, saved before this "
+            "step"
+        )
+
+
+def require_finite_training_loss(state: State, loss: float | None) -> None:
+    """Raises FloatingPointError if the mean loss since the last record is not finite, under the policy "raise"."""
+    if loss is not None and not math.isfinite(loss) and state.config.nonfinite == "raise":
+        raise FloatingPointError(
+            f"the training loss since the last record is {loss} at step {state.step}, though every gradient was finite: "
+            "does the loss contain a constant inf or NaN term, or log(0) for some target? nonfinite='skip' continues"
+        )
+
+
+def require_finite_validation_loss(state: State, loss: float) -> None:
+    """Raises FloatingPointError if the validation loss is not finite, under the policy "raise"."""
+    if not math.isfinite(loss) and state.config.nonfinite == "raise":
+        raise FloatingPointError(
+            f"the validation loss is {loss} after step {state.step}, though every update was finite: look for inputs or "
+            "activations that overflow; nonfinite='skip' continues, and never takes such a loss for the best"
+        )

@@ -1,0 +1,118 @@
+"""Safety: non-finite gradients never reach the weights, and a step that runs out of memory is repeated in smaller parts.
+
+The errors that a user reads are in diagnosis.py.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from utils.device import accelerator_rng_state, set_accelerator_rng_state
+
+
+class Guard:
+    """Keeps a non-finite update from the weights, on the device; the host may learn of it later.
+
+    The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
+    After `limit` bad steps in a row every update is blocked, so an error that is raised later finds the weights before
+    them. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
+        self.optimizer, self.on_host = optimizer, device.type == "cpu"
+        self.limit = min(limit, 1 << 24)  # as far as a float32 counts
+        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None where it is known not to be
+        self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
+        self.blocked = torch.zeros((), device=device)  # updates blocked so far
+        self.streak = torch.zeros((), device=device)  # of these, the newest in a row
+
+    @property
+    def over(self) -> bool:
+        """Whether `limit` bad steps in a row have ended the run. Waits for the device."""
+        return bool(self.streak >= self.limit)
+
+    def block_unless_finite(self, norm: Tensor) -> None:
+        """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
+        if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
+            if self.bad is not None:
+                self.streak.zero_()
+            self.bad = self.optimizer.found_inf = None
+            return
+        self.bad = norm.isfinite().logical_not_()
+        self.bad.logical_or_(self.streak >= self.limit)
+        self.optimizer.found_inf = self.found_inf.copy_(self.bad)
+        self.blocked += self.found_inf
+        self.streak.add_(1).mul_(self.found_inf)
+
+    def undo_buffers(self, before: "Snapshot") -> None:
+        """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
+        if self.bad is None:
+            return
+        for buffer, kept in zip(before.buffers, before.kept, strict=True):
+            buffer.copy_(torch.where(self.bad, kept, buffer))
+
+    def state_dict(self) -> dict:
+        return {"blocked": self.blocked.item(), "streak": self.streak.item()}
+
+    def load_state_dict(self, saved: dict) -> None:
+        self.blocked.fill_(saved["blocked"])
+        self.streak.fill_(saved["streak"])
+        self.bad = self.streak > 0
+
+
+@torch.no_grad()
+def all_finite(tensors: list[Tensor]) -> bool:
+    """Whether every entry of every tensor is finite. Waits for the device.
+
+    A NaN or an infinity makes the sum non-finite, and a sum reads each tensor once where isfinite() takes four passes.
+    Finite entries may also add up to an infinity: then, and only then, the entries are checked one by one.
+    """
+    total = sum(tensor.sum(dtype=torch.float32 if tensor.itemsize < 4 else None) for tensor in tensors)
+    return math.isfinite(abs(total)) or all(bool(tensor.isfinite().all()) for tensor in tensors)
+
+
+class Snapshot:
+    """torch's random streams and the model's buffers before a forward pass, to undo it."""
+
+    def __init__(self, buffers: list[Tensor]):
+        self.buffers = buffers
+        self.kept = [buffer.clone() for buffer in buffers]
+        self.cpu_stream, self.device_streams = torch.get_rng_state(), accelerator_rng_state()
+
+    def restore(self) -> None:
+        for buffer, kept in zip(self.buffers, self.kept, strict=True):
+            buffer.copy_(kept)
+        torch.set_rng_state(self.cpu_stream)
+        set_accelerator_rng_state(self.device_streams)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """On a GPU an error class of its own; a CPU's allocator raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[[Exception], None]) -> list[Tensor]:
+    """What `attempt` returns. Each time that it runs out of memory, call halve(error), which may raise, and try again."""
+    while True:
+        try:
+            return attempt()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
+        halve(failure)
+
+
+@contextmanager
+def eval_mode(model: nn.Module):
+    """All modules in eval mode; afterwards each is back in the mode it was in (one may have been frozen in eval mode)."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

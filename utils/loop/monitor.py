@@ -1,0 +1,143 @@
+"""The clock, the meters and the progress bar of a run."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from torch.utils.flop_counter import FlopCounterMode
+from tqdm.auto import tqdm
+
+from utils.data.order import Order, first_examples
+from utils.device import ask_device, is_accelerator
+from utils.facts import peak_flops
+from utils.loop.diagnosis import explain, require_finite_training_loss
+from utils.loop.guards import Snapshot
+from utils.loop.log import MEASURED, Log
+from utils.loop.metrics import count_targets
+from utils.loop.optim import lr_factor
+from utils.loop.state import State
+
+
+class Monitor:
+    """The clock, the meters and the progress bar."""
+
+    def __init__(self, state: State, order: Order, log: Log, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]):
+        self.state, self.order, self.log = state, order, log
+        self.peak = self._peak_flops()  # of one device
+        self.flops_per_target = self._count_flops(data, loss) if self.peak else None
+
+    def __enter__(self) -> "Monitor":
+        config = self.state.config
+        self.bar = tqdm(
+            total=config.steps,
+            initial=self.state.step,
+            disable=not (config.progress and self.state.ranks.first),
+            unit="step",
+        )
+        self.tick = self.window = time.perf_counter()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.bar.close()
+
+    def log_step(self) -> None:
+        """One record: what is the same on every run, and apart from it what was measured."""
+        state = self.state
+        total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
+        seconds = time.perf_counter() - self.window
+        rate = targets / seconds
+        record = self.log.add(
+            step=state.step,
+            epoch=self.order.epoch(state.step - 1),
+            loss=total / targets if targets else None,  # None: every target since the last record was IGNORE
+            lr=state.config.lr * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
+            grad_norm=state.norm.item(),
+            skipped=state.skipped,
+            **{
+                MEASURED: {
+                    "seconds": self._count_seconds(),
+                    "targets_per_second": rate,
+                    "mfu": self.flops_per_target and rate * self.flops_per_target / (self.peak * state.ranks.world),
+                    "peak_memory_bytes": peak_memory_bytes(state.device),
+                    "gpu_utilisation": gpu_utilisation(state.device),
+                }
+            },
+        )
+        state.train_loss.clear()
+        self.window = time.perf_counter()
+        self.bar.update(state.step - self.bar.n)
+        self.bar.set_postfix(loss=record["loss"], refresh=False)
+        require_finite_training_loss(state, record["loss"])
+
+    @contextmanager
+    def paused(self):
+        """Within the block the run's seconds continue, the rate's do not."""
+        began = time.perf_counter()
+        self._count_seconds()
+        yield
+        self._count_seconds()
+        self.window += time.perf_counter() - began
+
+    def _count_seconds(self) -> float:
+        now = time.perf_counter()
+        self.state.seconds += now - self.tick
+        self.tick = now
+        return self.state.seconds
+
+    def _peak_flops(self) -> float | None:
+        config, device = self.state.config, self.state.device
+        if config.peak_flops or device.type != "cuda":
+            return config.peak_flops or None
+        tf32 = config.precision == "fp32" and torch.backends.cuda.matmul.allow_tf32
+        try:
+            return peak_flops(torch.cuda.get_device_name(device), "tf32" if tf32 else config.precision)
+        except LookupError:
+            return None  # an unknown chip has no MFU, rather than a wrong one
+
+    def _count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+        """The FLOPs of a step on two examples, for each target; leaves no trace in the run."""
+        x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
+        before = Snapshot(self.state.buffers)
+        try:
+            flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+        except Exception as error:
+            explain(error, "counting the FLOPs")
+            raise
+        self.state.optimizer.zero_grad()
+        before.restore()
+        return flops / max(1, int(count_targets(y)))
+
+
+def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
+    """FLOPs of one forward and backward, counted by torch on the real thing (matmuls and convolutions; a multiply and an
+    add are 2). Leaves gradients behind."""
+    with FlopCounterMode(display=False) as counter:
+        loss(model(inputs), targets).backward()
+    return counter.get_total_flops()
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """The most memory held so far: by tensors on a GPU (None if it does not tell), by the whole process on a CPU."""
+    if is_accelerator(device):
+        return ask_device(device, "max_memory_allocated")
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def gpu_utilisation(device: torch.device) -> float | None:
+    """The share of the last sample period in which some kernel ran, 0 to 1; None where no driver answers."""
+    if device.type != "cuda":
+        return None
+    try:
+        return torch.cuda.utilization(device) / 100
+    except (ModuleNotFoundError, RuntimeError):  # no pynvml, or a driver that refuses
+        return None
+
+
+def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
+    return seconds / 3600 * dollars_per_hour

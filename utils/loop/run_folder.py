@@ -1,0 +1,284 @@
+"""A run's folder: its log, its checkpoints, and what must be known to judge or repeat it."""
+
+import fcntl
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from utils.data.atomic_write import write_text
+from utils.device import fingerprint
+from utils.distributed import sharded_checkpoint
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks
+from utils.loop import checkpoint
+from utils.loop.config import Config, differences
+from utils.loop.log import Log
+from utils.loop.state import State
+
+# Of a fingerprint: what a run's bits depend on.
+BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
+
+
+_locked_here: set[Path] = set()  # folders in which this process trains: a record lock keeps out other processes only
+
+
+class RunFolder:
+    """`path`/run.json, log.jsonl and checkpoints/ of one run: one config, one data set size, one set of labels.
+
+    Opening it reads only; nothing is written before `open_for_writing`. A context manager: from there to its end the
+    folder belongs to this process alone. Of several ranks all read it, and rank 0 writes.
+
+    Raises ValueError if the folder holds the run of another config, of other data or labels.
+    """
+
+    def __init__(
+        self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = SINGLE_PROCESS
+    ):
+        self.path = _usable(path)
+        self.config, self.ranks, self.lock = config, ranks, None
+        self.data = {"training examples": examples, **_plain(labels)}
+        self.handle: int | None = None  # of the folder, from when it is opened for writing
+        self.log = Log(self.path / "log.jsonl", ranks, self.writing)
+        self.found: str | None = None  # the content of run.json
+        self.metadata = self._read_metadata()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.lock is not None:
+            self.lock.close()
+            _locked_here.discard(self.path.resolve())
+            self.log.path = self.path / "log.jsonl"
+            os.close(self.handle)
+            self.handle = None
+
+    @property
+    def here(self) -> Path:
+        """The folder itself, also if it is renamed while the run writes to it: Linux finds it by its handle."""
+        by_handle = Path(f"/proc/self/fd/{self.handle}")
+        return by_handle if self.handle is not None and by_handle.exists() else self.path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.here / "checkpoints"
+
+    def resume(self, state: State) -> None:
+        """Load the newest complete checkpoint into `state`, if there is one, and open the folder for writing."""
+        saved = self.load_newest()
+        if saved:
+            state.load_state_dict(saved)
+        self.open_for_writing(state.step, state.device)
+        self.log.resume(state.step)
+
+    def _read_metadata(self) -> dict:
+        file = self.path / "run.json"
+        try:
+            self.found = _text(file)
+            if self.found is None:
+                return {"run": None, "config": asdict(self.config), "data": self.data, "sessions": []}
+            metadata = json.loads(self.found)
+            changed = differences(metadata["config"], self.config)
+            before = metadata["data"]
+            names = {**self.data, **before}
+            changed += [
+                f"{n}: {before.get(n)} → {self.data.get(n)}" for n in names if before.get(n) != self.data.get(n)
+            ]
+            if not isinstance(metadata["run"], str):
+                raise TypeError(f"run is {metadata['run']!r}")
+            for session in metadata["sessions"]:
+                session["fingerprint"]["torch"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} is not the metadata of a run ({error!r}): choose another folder") from error
+        if changed:
+            raise ValueError(
+                f"{self.path} holds a run of another config ({'; '.join(changed)}): choose another folder, or continue "
+                "with the old values"
+            )
+        return metadata
+
+    def load_newest(self) -> dict | None:
+        """The newest complete checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
+
+        Rank 0 says which it is, so that all ranks load the same. Where run.json is lost, its run is the folder's.
+
+        Raises ValueError if it is of another run or config.
+        """
+        if self.ranks.world == 1:
+            saved = checkpoint.load_newest(self.checkpoints)
+        else:
+            newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
+            saved = checkpoint.load(newest) if newest else None
+        if saved:
+            if changed := differences(saved["config"], self.config):
+                raise ValueError(
+                    f"the newest checkpoint in {self.checkpoints} is of another config ({'; '.join(changed)}): choose "
+                    "another folder, or continue with the old values"
+                )
+            ours = self.metadata["run"] or saved.get("run")
+            if saved.get("run") != ours:
+                raise ValueError(
+                    f"the newest checkpoint in {self.checkpoints} is of another run ({saved.get('run')}, and this is "
+                    f"{ours}): was it copied there? Take it out to go on from the one before it"
+                )
+            self.metadata["run"] = ours
+        return saved
+
+    def open_for_writing(self, step: int, device: torch.device) -> None:
+        """Lock the folder, and note that a process starts here at `step`, on which machine; say so if that changes the bits.
+
+        Raises RuntimeError if another process is training in this folder, or has since it was read, or if it cannot be
+        written to.
+        """
+        if not self.ranks.first:
+            return
+        try:
+            if self.found is None:
+                self.path.mkdir(parents=True, exist_ok=True)
+            self.handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            if self.path.resolve() not in _locked_here:
+                self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise RuntimeError(f"{self.path} is now a file: restore the folder or choose another") from error
+        except OSError as error:
+            if self.found is not None and not self.path.exists():
+                raise RuntimeError(
+                    f"{self.path} was moved or removed since it was read: restore it, then start again"
+                ) from error
+            raise RuntimeError(
+                f"the run folder cannot be written to ({error}): make it writable, or choose another one"
+            ) from error
+        if not (self.lock and _try_lock(self.lock)):
+            raise RuntimeError(f"another run is training in {self.path}: wait for it, or choose another folder")
+        if _text(self.path / "run.json") != self.found:
+            raise RuntimeError(
+                f"another run has trained in {self.path} since it was read: start again to resume from where it is"
+            )
+        _locked_here.add(self.path.resolve())
+        self.log.path = self.here / "log.jsonl"
+        checkpoint.sweep(self.checkpoints)
+        now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
+        sessions = self.metadata["sessions"]
+        if sessions:
+            print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
+        if step and sessions:
+            before = {"ranks": 1, "parallel": now["parallel"]} | sessions[-1]["fingerprint"]
+            changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
+            if changed:
+                print(
+                    f"environment changed since the run began ({'; '.join(changed)}): results will not be bit-identical"
+                )
+        self.metadata["run"] = self.metadata["run"] or secrets.token_hex(8)
+        self.metadata["config"] = asdict(self.config)
+        sessions.append({"from_step": step, "started": _now(), "fingerprint": now})
+        self._write_metadata()
+
+    def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
+        """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
+        if not (self.ranks.first or sharded_checkpoint.in_parts(state)):
+            return
+        state = state | {"run": self.metadata["run"]}
+        with self.writing():
+            newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks)
+        if not self.ranks.first:
+            return
+        checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
+        self.metadata["sessions"][-1] |= {"to_step": step, "saved": _now()}
+        self.metadata |= {"seconds": seconds, "dollars": seconds / 3600 * self.config.dollars_per_hour}
+        self._write_metadata()
+
+    def _write_metadata(self) -> None:
+        with self.writing():
+            write_text(self.here / "run.json", json.dumps(self.metadata, indent=2) + "\n")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around each write. Raises RuntimeError, with the reason and the next move, if it cannot be done."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            reason = str(error).replace(str(self.here), str(self.path))
+            if not (self.here / ".lock").exists():
+                reason = f"the folder was removed ({reason})"
+            raise RuntimeError(
+                f"{self.path} cannot be written to: {reason}. Its checkpoints are intact: free space, make it writable or "
+                "restore it, then start again to resume"
+            ) from error
+
+
+def best_weights(run: str | Path) -> dict:
+    """The weights (a state_dict) with the best validation loss of a run: of the average, if the run kept one.
+
+    Raises FileNotFoundError if the run has saved none.
+    """
+    saved = checkpoint.load_newest(Path(run) / "checkpoints", kind="best")
+    if saved is None:
+        raise FileNotFoundError(
+            f"{run} holds no best checkpoint: it needs validation data, and a validation to have run"
+        )
+    return saved["ema"] or saved["model"]
+
+
+def _usable(path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise ValueError(f"run is {path!r}: name a folder, by a string or a Path")
+    if not str(path):
+        raise ValueError("run is '': name a folder (is a variable unset?)")
+    path = Path(path).expanduser()
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except (OSError, ValueError) as error:
+        raise ValueError(f"run={str(path)!r} cannot be a folder ({error}): choose another name") from error
+    if not path.is_dir():
+        raise ValueError(f"run={str(path)!r} is a file: name a folder")
+    return path
+
+
+def _text(file: Path) -> str | None:
+    """What stands in it; None if there is no such file. In one look: it may be taken away between two."""
+    try:
+        return file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _plain(labels: object) -> dict[str, str | float]:
+    """Labels that are the same when they are read back."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict):
+        raise ValueError(f"labels is {labels!r}: pass a dict of names and values")
+    for name, value in labels.items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (isinstance(name, str) and isinstance(value, str | int | float | None) and finite):
+            raise ValueError(
+                f"labels has {name!r}: {value!r}: a name is a string, and a value a string or a finite number"
+            )
+    return labels
+
+
+def _try_lock(lock: TextIO) -> bool:
+    """Lock a file for this process, to its end. False if another process has locked it.
+
+    A record lock, which no forked process inherits: one by flock would be held on by the workers that fetch examples, which
+    outlive a killed process by seconds, and a run that is started again at once would be refused.
+    """
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

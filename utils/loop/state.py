@@ -1,0 +1,128 @@
+"""Everything that a step of training reads and writes, and so everything that a checkpoint holds."""
+
+import copy
+import math
+from dataclasses import asdict
+from functools import partial
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from utils.data.order import derive_seed
+from utils.device import autocast, rng_state, seed_everything, set_rng_state
+from utils.distributed.parallel import broadcast_initial_state, copy_full, shard_all, shard_state, sharded, wrap_ddp
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks
+from utils.loop import checkpoint
+from utils.loop.config import Config
+from utils.loop.guards import Guard, all_finite
+from utils.loop.metrics import Mean
+from utils.loop.optim import Ema, lr_factor, make_optimizer
+
+PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "seconds")  # what State counts
+
+
+class State:
+    """Everything that a step reads and writes, and so everything that a checkpoint holds."""
+
+    def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS):
+        self.config, self.device, self.ranks = config, device, ranks
+        if not model.training:
+            model.train()  # forgotten after an evaluation; parts that were frozen in eval mode on purpose stay so
+        broadcast_initial_state(model, ranks)
+        self.original_model = model
+        in_parts = ranks.world > 1 and config.parallel == "fsdp"
+        copied = partial(sharded, ranks=ranks, device=device) if in_parts else copy.deepcopy
+        self.model = model = copied(model) if in_parts else model.to(device)
+        self.forward = wrap_ddp(model, ranks, device)
+        if ranks.rank > 0:
+            seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.buffers = list(model.buffers())
+        self.finite = {name: b for name, b in model.named_buffers() if all_finite([b])}  # a mask may hold -inf
+        self.optimizer = make_optimizer(model, config)
+        self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
+        self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
+        self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # a scaler expects some to overflow
+        self.guard = Guard(self.optimizer, device, limit=1 if self.raises else config.max_skips)
+        self.ema = Ema(self.original_model, config.ema, copied) if config.ema else None
+        self.train_loss = Mean(device)  # since the last log record
+        self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
+        self.autocast = autocast(device, config.precision)  # may be entered again and again
+        self.step = 0  # steps made
+        self.skipped = 0  # of these, the ones known to be blocked
+        self.parts = config.accumulation  # micro-batches; more after memory has run out
+        self.best: dict | None = None
+        self.best_weights: dict | None = None  # a copy, where there is no run folder to save them in
+        self.worse = 0  # validations since the best
+        self.stopped_early = False
+        self.seconds = 0.0
+
+    def due(self, every: int) -> bool:
+        return self.step == self.config.steps or (every > 0 and self.step % every == 0)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that is validated: the average, if there is one. Its buffers are rank 0's."""
+        self.ranks.copy_from_first(self.buffers)
+        if self.ema is None:
+            return self.model
+        self.ema.copy_buffers(self.model)
+        return self.ema.model
+
+    def gathered(self, model: nn.Module | None) -> nn.Module | None:
+        """The model or the average, whole on every rank: the model is then the one that the caller gave."""
+        if model is None or self.model is self.original_model:
+            return model
+        target = self.original_model if model is self.model else copy.deepcopy(self.original_model).eval()
+        return copy_full(target, model)
+
+    def is_best(self, val_loss: float) -> bool:
+        """Whether this validation is the best so far; stops the run when patience is at its end."""
+        better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
+        if better and math.isfinite(val_loss):
+            self.best, self.worse = {"step": self.step, "val_loss": val_loss}, 0
+            return True
+        self.worse += 1
+        self.stopped_early = 0 < self.config.patience <= self.worse
+        return False
+
+    def state_dict(self) -> dict:
+        streams, *others = self.ranks.gather(rng_state())
+        return {
+            "config": asdict(self.config),
+            "model": self.model.state_dict(),
+            "ema": self.evaluated.state_dict() if self.ema else None,
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "guard": self.guard.state_dict(),
+            "train_loss": self.train_loss.over(self.ranks).sums,
+            "rng": streams,
+            "progress": {name: getattr(self, name) for name in PROGRESS},
+        } | ({"rng_of_other_ranks": others} if others else {})
+
+    def load_state_dict(self, saved: dict) -> None:
+        """Continue where `saved`, the state_dict of any number of ranks, left off.
+
+        A rank that the saved run had continues its own random streams; a further one begins new streams.
+
+        Raises ValueError if it is of a model with other tensors. RunFolder has compared the configs.
+        """
+        checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
+        self.model.load_state_dict(shard_all(saved["model"], self.model))
+        if self.ema:
+            self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
+        self.optimizer.load_state_dict(saved["optimizer"])
+        shard_state(self.optimizer)
+        self.scheduler.load_state_dict(saved["scheduler"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.guard.load_state_dict(saved["guard"])
+        for name in PROGRESS:
+            setattr(self, name, saved["progress"][name])
+        rank, others = self.ranks.rank, saved.get("rng_of_other_ranks", [])
+        self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
+        if rank <= len(others):
+            set_rng_state(others[rank - 1] if rank else saved["rng"])
+        else:
+            seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))

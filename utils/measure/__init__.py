@@ -1,0 +1,11 @@
+"""The instruments: bytes, FLOPs, seconds, read from outside the code that they measure."""
+
+from utils.measure.flops import (
+    FUSED_ATTENTION,
+    attention_formulas,
+    count_flops,
+    flops_by_operation,
+    uncounted_operations,
+)
+from utils.measure.memory import AllocatorBytes, LiveBytes, Phase, ScratchBytes, round_to_blocks, saved_bytes
+from utils.measure.timing import ratio, time_paired

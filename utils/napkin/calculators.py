@@ -1,0 +1,581 @@
+"""Seven calculators with sliders: `show("training-time")` in a notebook. The only module that imports ipywidgets.
+
+answers.py computes what they say, utils/figures/calculators.py draws it. Nonsense is answered in words. Where no sliders
+ can be (a page, a notebook that is only executed) a calculator is its first state, as words and a picture.
+
+In the page each has stable classes: `calculator calculator-NAME` around all, in it `calculator-preset`, one
+`calculator-input input-ARGUMENT` for each argument, `calculator-answer` and `calculator-picture`.
+"""
+
+import base64
+import html
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import ipywidgets as widgets
+from traitlets import Unicode, link
+
+from utils import napkin
+from utils.facts import FORMATS, MODELS, PRECISIONS, PROCESSORS
+from utils.figures import calculators as figures
+from utils.napkin import answers, papers
+
+OWN = "your own"
+A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCESSORS)
+NOTE = "Run this cell in JupyterLab or Colab to set it yourself."
+
+
+# What can be set
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A count or an amount over several powers of `base`: a logarithmic slider, and a box to type in."""
+
+    name: str
+    label: str
+    low: float  # powers
+    high: float
+    base: int = 10
+
+    def control(self, value: object) -> widgets.Widget:
+        return ScaleControl(self, value)
+
+
+@dataclass(frozen=True)
+class Slide:
+    """A number in even steps."""
+
+    name: str
+    label: str
+    low: float
+    high: float
+    step: float = 1
+
+    def control(self, value: object) -> widgets.Widget:
+        kind = widgets.IntSlider if self.step == 1 else widgets.FloatSlider
+        return kind(value=value, min=self.low, max=self.high, step=self.step, **_described(self.label, "400px"))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several; options: what is written -> what it stands for."""
+
+    name: str
+    label: str
+    options: dict[str, object]
+
+    def control(self, value: object) -> widgets.Widget:
+        return widgets.Dropdown(options=list(self.options.items()), value=value, **_described(self.label, "400px"))
+
+
+@dataclass(frozen=True)
+class Switch:
+    name: str
+    label: str
+
+    def control(self, value: object) -> widgets.Widget:
+        return widgets.ToggleButton(value=value, description=self.label, layout=widgets.Layout(width="auto"))
+
+
+@dataclass(frozen=True)
+class Typed:
+    name: str
+    label: str
+
+    def control(self, value: object) -> widgets.Widget:
+        return widgets.Text(value=value, continuous_update=False, **_described(self.label, "400px"))
+
+
+def _described(label: str, width: str) -> dict:
+    return {
+        "description": label,
+        "style": {"description_width": "150px"},
+        "layout": widgets.Layout(width=width, margin="1px 12px 1px 0"),
+    }
+
+
+class ScaleControl(widgets.HBox):
+    """A slider and a box that follow each other; what stands in the box is what counts, and is the `value`."""
+
+    value = Unicode()
+
+    def __init__(self, scale: Scale, value: object):
+        self.scale, self.step = scale, 0.05 if scale.base == 10 else 1
+        self.place = 0  # of the slider, in steps from its lower end
+        self.stop: Callable[[float], str] = written  # what to write when the slider is moved to a number
+        span = {"min": scale.low, "max": scale.high, "step": self.step}
+        described = _described(scale.label, "290px")
+        self.slider = widgets.FloatLogSlider(value=1, base=scale.base, readout=False, **span, **described)
+        self.box = widgets.Text(continuous_update=False, layout=widgets.Layout(width="140px"))
+        super().__init__([self.slider, self.box])
+        link((self, "value"), (self.box, "value"))
+        self.box.observe(self._follow, "value")
+        self.slider.observe(self._write, "value")
+        self.value = str(value)
+
+    def _write(self, change: dict) -> None:
+        """Write where the slider was moved to. A browser puts it on a step and says so, which is no move."""
+        place = self._place_of(change["new"])
+        if place != self.place:
+            self.box.value = self.stop(self._there(place))
+            self.slider.value = self._there(self.place)  # where it stopped, also if that is where it was
+
+    def _follow(self, change: dict) -> None:
+        """Put the slider where the box says, as near as it goes; it stays where that is no number."""
+        try:
+            number = answers.amount(self.scale.name, change["new"])
+        except ValueError:
+            return
+        self.place = self._place_of(number)
+        self.slider.value = self._there(self.place)
+
+    def _place_of(self, number: float) -> int:
+        power = math.log(number, self.scale.base) if number > 0 else self.scale.low
+        return round((min(max(power, self.scale.low), self.scale.high) - self.scale.low) / self.step)
+
+    def _there(self, place: int) -> float:
+        return self.scale.base ** (self.scale.low + place * self.step)
+
+
+def written(number: float) -> str:
+    """Three digits of a slider's number, 8.91B, but powers of two below a million with all of theirs, 131,072."""
+    exact = number < 10**6 and math.log2(number).is_integer()
+    return answers.short_count(number if exact else float(f"{number:.3g}"))
+
+
+# The seven
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A calculator: a pure function, its picture, what is set, and states to start from, the first one at first.
+
+    presets: what each is called -> arguments of `answer`, all of them.
+    stop: what to write when an argument's slider is moved to a number, given what is set.
+    follow: what else changes with what a person changed, from the inputs before and now.
+    """
+
+    name: str
+    title: str
+    answer: Callable
+    draw: Callable
+    inputs: tuple
+    presets: dict[str, dict]
+    stop: Callable[[str, float, dict], str] = lambda name, number, inputs: written(number)
+    follow: Callable[[dict, dict], dict] = lambda before, now: {}
+
+
+def _draw_training(answer: answers.TrainingTime):
+    seconds = {answers.short_name(gpu): each for gpu, each in answer.seconds_by_gpu.items()}
+    labels = {name: answers.duration(each) for name, each in seconds.items()}
+    caption = f"{answers.short_count(answer.gpus)} of that kind, logarithmic"
+    return figures.times(seconds, labels, answers.short_name(answer.gpu), caption)
+
+
+def _draw_storage(answer: answers.Storage):
+    return figures.storage(answer.shape, answer.stride, answer.offset, answer.stored)
+
+
+def _draw_number(answer: answers.StoredNumber):
+    near = (answer.below, answer.stored, answer.above)
+    size = abs(answer.exact) if isinstance(answer.exact, Fraction) else 0
+    return figures.number(
+        answer.bits,
+        answer.format.exponent,
+        tuple(answers.decimal(each) for each in near),
+        _place(answer.exact, near),
+        answer.limits,
+        answer.format.name,
+        float(min(size, 10**308)),
+    )
+
+
+def _place(value: Fraction | float, near: tuple) -> float | None:
+    """Where a number lies among three that rise: 0 at the first, 2 at the last; None outside, or where one is no number."""
+    if not all(isinstance(each, Fraction) for each in (value, *near)) or not near[0] <= value <= near[2]:
+        return None
+    low, start = (near[0], 0) if value < near[1] else (near[1], 1)
+    return start + float((value - low) / (near[start + 1] - low))
+
+
+def _draw_matmul(answer: answers.Matmul):
+    labels = (f"{answers.rate(answer.attainable)}", f"ridge: {answer.ridge:,.4g}")
+    point = (answer.intensity, answer.attainable)
+    return figures.roofline(answer.roofs, answer.bandwidth, answer.precision, point, labels)
+
+
+def _draw_parameters(answer: answers.Parameters):
+    bars = {"yours": answer.parts} | answer.known
+    return figures.shares(bars, {name: answers.short_count(sum(parts.values())) for name, parts in bars.items()})
+
+
+def _stop_of_sizes(name: str, number: float, inputs: dict) -> str:
+    """A size that goes with the others, all its digits."""
+    if name not in ("width", "heads", "kv_heads"):
+        return written(number)
+    return f"{answers.slider_stop(name, round(number), inputs):,}"
+
+
+def _follow_heads(before: dict, now: dict) -> dict:
+    """The heads of keys go along with the heads."""
+    if now["heads"] == before["heads"] or now["kv_heads"] != before["kv_heads"]:
+        return {}
+    keys = answers.keys_that_follow(now["heads"], now["kv_heads"], before["heads"])
+    return {} if keys is None else {"kv_heads": f"{keys:,}"}
+
+
+def _draw_memory(answer: answers.Memory):
+    names = {stage: f"ZeRO stage {stage}" if stage else "no ZeRO" for stage in answer.by_stage}
+    bars = {names[stage]: parts for stage, parts in answer.by_stage.items()}
+    ends = {name: answers.gigabytes(sum(parts.values())) for name, parts in bars.items()}
+    limit = f"{answers.short_name(answer.gpu)}: {answers.gigabytes(answer.limit)}"
+    return figures.memory(bars, names[answer.stage], answer.limit, limit, ends)
+
+
+def _draw_scaling(answer: answers.Scaling):
+    best = f"best: {answers.short_count(answer.best[0])} × {answers.short_count(answer.best[1])}"
+    yours = f"yours: {answers.short_count(answer.parameters)} × {answers.short_count(answer.tokens)}"
+    gpt3 = (napkin.parameter_count(MODELS["GPT-3 175B"]), papers.GPT3_TOKENS)
+    you = (answer.parameters, answer.tokens)
+    return figures.scaling(answer.flops, answer.best, you, answer.ratio, (best, yours), {"GPT-3": gpt3})
+
+
+def _size(model: str) -> str:
+    return f"{napkin.parameter_count(MODELS[model]):,}"
+
+
+def _run(model: str, tokens: str, gpu: str, gpus: int, mfu: float, price: float) -> dict:
+    sizes = {"parameters": _size(model), "tokens": tokens}
+    return sizes | {"gpu": gpu, "gpus": f"{gpus:,}", "mfu": mfu, "dollars_per_hour": price}
+
+
+def _view(shape: str, dtype: str = "float32", transposed: bool = False, start: int = 0, step: int = 1) -> dict:
+    return {"shape": shape, "dtype": dtype, "transposed": transposed, "start": start, "step": step}
+
+
+def _product(m: int, k: int, n: int, gpu: str, precision: str) -> dict:
+    return {"m": f"{m:,}", "k": f"{k:,}", "n": f"{n:,}", "gpu": gpu, "precision": precision}
+
+
+def _shape_of(model: str) -> dict:
+    shape = MODELS[model]
+    sizes = ("layers", "width", "heads", "kv_heads", "ffn", "vocabulary", "context")
+    flags = {"gated": shape.gated, "tied": shape.tied, "positions": shape.learned_positions, "biases": shape.biases}
+    return {name: f"{getattr(shape, name):,}" for name in sizes} | flags
+
+
+def _training(
+    model: str, recipe: str, stage: int, gpu: str, gpus: int, batch: int, tokens: int, recompute: str
+) -> dict:
+    sizes = {"gpus": f"{gpus:,}", "batch": f"{batch:,}", "tokens": f"{tokens:,}"}
+    return {"model": model, "recipe": recipe, "stage": stage, "gpu": gpu, **sizes, "recompute": recompute}
+
+
+def _budget(gpu: str, gpus: int, days: str, mfu: float, ratio: str, model: str) -> dict:
+    run = {"gpu": gpu, "gpus": f"{gpus:,}", "days": days, "mfu": mfu}
+    return run | {"tokens_per_parameter": ratio, "parameters": _size(model)}
+
+
+GPUS = {answers.short_name(name): name for name in answers.with_bf16()}
+ANY_PROCESSOR = {answers.short_name(processor.name): processor.name for processor in PROCESSORS}
+TRAINS_ON = Choice("gpu", "GPU", GPUS)
+HOW_MANY = Scale("gpus", "how many", 0, 17, base=2)
+MFU = Slide("mfu", "MFU", 0.01, 1, 0.01)
+
+SPECS = (
+    Spec(
+        "training-time",
+        "How long does it train, and what does it cost?",
+        answers.training_time,
+        _draw_training,
+        (
+            Scale("parameters", "parameters", 6, 13),
+            Scale("tokens", "tokens", 6, 15),
+            TRAINS_ON,
+            HOW_MANY,
+            MFU,
+            Slide("dollars_per_hour", "dollars per hour", 0.1, 12, 0.05),
+        ),
+        {
+            "LLaMA-3 8B on 1,024 H100s": _run("LLaMA-3 8B", "15T", H100, 1024, 0.4, 2.5),
+            "LLaMA-3 70B on 1,024 H100s": _run("LLaMA-3 70B", "15T", H100, 1024, 0.4, 2.5),
+            "GPT-3 on 1,024 A100s": _run("GPT-3 175B", "300B", A100, 1024, 0.4, 1.75),
+            "GPT-2 on 8 A100s": _run("GPT-2", "10B", A100, 8, 0.6, 1.75),
+            "GPT-2 on an RTX 4090": _run("GPT-2", "2.5B", RTX_4090, 1, 0.4, 0.35),
+        },
+    ),
+    Spec(
+        "storage-layout",
+        "How does a view lie in memory?",
+        answers.storage,
+        _draw_storage,
+        (
+            Typed("shape", "shape"),
+            Choice("dtype", "dtype", {name: name for name in napkin.DTYPE_BYTES}),
+            Switch("transposed", "last two axes swapped"),
+            Slide("start", "start of the slice", 0, 12),
+            Slide("step", "step of the slice", 1, 6),
+        ),
+        {
+            "4 × 6, as it was made": _view("4, 6"),
+            "transposed": _view("4, 6", transposed=True),
+            "every second column": _view("4, 6", step=2),
+            "transposed, then every second": _view("4, 6", transposed=True, start=1, step=2),
+            "a batch of small pictures": _view("8, 3, 32, 32", "uint8", transposed=True),
+            "larger than any memory": _view("1000000, 1000000, 1000", "bfloat16", start=3, step=5),
+        },
+    ),
+    Spec(
+        "dtypes",
+        "What does a format hold of a number?",
+        answers.number,
+        _draw_number,
+        (
+            Typed("typed", "number"),
+            Choice("form", "format", {name: name for name in FORMATS}),
+        ),
+        {
+            "0.1 in bf16": {"typed": "0.1", "form": "bf16"},
+            "0.1 in fp64": {"typed": "0.1", "form": "fp64"},
+            "257 in bf16": {"typed": "257", "form": "bf16"},
+            "65,520 in fp16": {"typed": "65520", "form": "fp16"},
+            "a small gradient in fp16": {"typed": "3e-7", "form": "fp16"},
+            "1e-8 in fp16": {"typed": "1e-8", "form": "fp16"},
+            "1,000 in fp8 e4m3": {"typed": "1000", "form": "fp8 e4m3"},
+        },
+    ),
+    Spec(
+        "matmul",
+        "How fast can a matrix product be?",
+        answers.matmul,
+        _draw_matmul,
+        (
+            Scale("m", "m", 0, 17, base=2),
+            Scale("k", "k", 0, 17, base=2),
+            Scale("n", "n", 0, 17, base=2),
+            Choice("gpu", "processor", ANY_PROCESSOR),
+            Choice("precision", "precision", {name: name for name in PRECISIONS}),
+        ),
+        {
+            "4,096 cubed, H100, bf16": _product(4096, 4096, 4096, H100, "bf16"),
+            "one token, H100, bf16": _product(1, 4096, 4096, H100, "bf16"),
+            "one head's scores, H100, bf16": _product(8192, 128, 8192, H100, "bf16"),
+            "LLaMA-3 8B's read-out, B200, fp8": _product(8192, 4096, 128_256, B200, "fp8"),
+            "512 cubed, a laptop, fp32": _product(512, 512, 512, RYZEN, "fp32"),
+        },
+    ),
+    Spec(
+        "parameter-shares",
+        "Where are a Transformer's parameters?",
+        answers.parameters,
+        _draw_parameters,
+        (
+            Scale("layers", "layers", 0, 8, base=2),
+            Scale("width", "width (d_model)", 6, 15, base=2),
+            Scale("heads", "heads", 0, 8, base=2),
+            Scale("kv_heads", "heads of keys", 0, 8, base=2),
+            Scale("ffn", "feed-forward (d_ff)", 6, 17, base=2),
+            Scale("vocabulary", "vocabulary", 2, 6),
+            Scale("context", "context", 6, 17, base=2),
+            Switch("gated", "gated feed-forward"),
+            Switch("tied", "tied read-out"),
+            Switch("positions", "learned positions"),
+            Switch("biases", "biases"),
+        ),
+        {model: _shape_of(model) for model in MODELS},
+        stop=_stop_of_sizes,
+        follow=_follow_heads,
+    ),
+    Spec(
+        "memory-budget",
+        "Does the training fit?",
+        answers.memory,
+        _draw_memory,
+        (
+            Choice("model", "model", {name: name for name in MODELS}),
+            Choice("recipe", "precision and optimizer", {name: name for name in napkin.RECIPES}),
+            Choice("stage", "ZeRO", {"no ZeRO": 0, "stage 1": 1, "stage 2": 2, "stage 3": 3}),
+            TRAINS_ON,
+            HOW_MANY,
+            Scale("batch", "texts on each GPU", 0, 10, base=2),
+            Scale("tokens", "tokens in each text", 6, 17, base=2),
+            Choice("recompute", "recomputed", {name: name for name in answers.RECOMPUTE}),
+        ),
+        {
+            "LLaMA-3 8B on 8 H100s": _training("LLaMA-3 8B", "mixed adamw", 1, H100, 8, 1, 8192, "selective"),
+            "and all of it shared out": _training("LLaMA-3 8B", "mixed adamw", 3, H100, 8, 1, 8192, "selective"),
+            "LLaMA-3 70B on 1,024 H100s": _training("LLaMA-3 70B", "mixed adamw", 3, H100, 1024, 1, 8192, "full"),
+            "LLaMA-2 7B in fp32 on an A100": _training("LLaMA-2 7B", "fp32 adamw", 0, A100, 1, 1, 2048, "none"),
+            "GPT-2 on an RTX 4090": _training("GPT-2", "autocast", 0, RTX_4090, 1, 8, 1024, "selective"),
+            "GPT-3 on one H200": _training("GPT-3 175B", "mixed adamw", 0, H200, 1, 1, 2048, "full"),
+        },
+    ),
+    Spec(
+        "n-against-d",
+        "How large a model, on how many tokens?",
+        answers.scaling,
+        _draw_scaling,
+        (
+            TRAINS_ON,
+            HOW_MANY,
+            Scale("days", "days", -1, 4),
+            MFU,
+            Scale("tokens_per_parameter", "tokens a parameter", -1, 5),
+            Scale("parameters", "your parameters", 6, 13),
+        ),
+        {
+            "32 H100s for two weeks": _budget(H100, 32, "14", 0.5, "20", "LLaMA-3 8B"),
+            "1,024 H100s for 90 days": _budget(H100, 1024, "90", 0.4, "20", "LLaMA-3 70B"),
+            "one RTX 4090 for a weekend": _budget(RTX_4090, 1, "2", 0.4, "20", "GPT-2"),
+            "as many tokens as LLaMA-3 8B saw": _budget(H100, 1024, "16.5", 0.5, "1,868", "LLaMA-3 8B"),
+        },
+    ),
+)
+CALCULATORS = {spec.name: spec for spec in SPECS}
+
+
+# Their states, without and with sliders
+
+
+@dataclass(frozen=True)
+class State:
+    """A calculator as it was set: words, the answer first; figure None where the words say why there is no answer."""
+
+    calculator: str
+    name: str
+    inputs: dict
+    words: tuple[str, ...]
+    figure: object | None
+
+
+def find(name: str) -> Spec:
+    """The calculator of that name, or LookupError with all names."""
+    if name not in CALCULATORS:
+        raise LookupError(f"no calculator {name!r}: one of {', '.join(CALCULATORS)}")
+    return CALCULATORS[name]
+
+
+def state(calculator: str, inputs: dict, name: str = OWN) -> State:
+    """What the calculator says and draws for `inputs`, all of its arguments; nonsense is answered in words."""
+    spec = find(calculator)
+    try:
+        answer = spec.answer(**inputs)
+    except (ValueError, LookupError) as error:
+        return State(calculator, name, inputs, (f"No answer: {error.args[0]}",), None)
+    return State(calculator, name, inputs, answer.words, spec.draw(answer))
+
+
+def states(calculator: str) -> list[State]:
+    """The calculator's states that have a name, in order, the first one as it starts."""
+    return [state(calculator, inputs, name) for name, inputs in find(calculator).presets.items()]
+
+
+def answer_html(words: tuple[str, ...]) -> str:
+    """The words of an answer: what was asked for in bold, then the rest."""
+    first, *rest = (html.escape(line) for line in words)
+    return f"<p><strong>{first}</strong></p>" + (f"<p>{'<br>'.join(rest)}</p>" if rest else "")
+
+
+def picture_html(shown: State) -> str:
+    """The picture as an image that is in the page itself, "" if there is none."""
+    if shown.figure is None:
+        return ""
+    png, size = io.BytesIO(), shown.figure.get_size_inches() * shown.figure.dpi
+    shown.figure.savefig(png, format="png")
+    alt = html.escape(f"{find(shown.calculator).title} {' '.join(shown.words)}")
+    data = base64.b64encode(png.getvalue()).decode()
+    return (
+        f'<img alt="{alt}" width="{size[0]:.0f}" style="max-width: 100%" decoding="sync" '
+        f'src="data:image/png;base64,{data}">'
+    )
+
+
+class Calculator(widgets.VBox):
+    """The sliders, and below them the answer and its picture, brought up to date whenever something is set."""
+
+    def __init__(self, name: str):
+        self.spec = find(name)
+        first, inputs = next(iter(self.spec.presets.items()))
+        self.preset = widgets.Dropdown(
+            options=[*self.spec.presets, OWN], value=first, **_described("start from", "400px")
+        )
+        self.controls = {each.name: each.control(inputs[each.name]) for each in self.spec.inputs}
+        self.answer, self.picture = widgets.HTML(), widgets.HTML()
+        self.setting = False
+        self._tell()
+        self.preset.observe(self._start_from, "value")
+        for control in self.controls.values():
+            control.observe(self._changed, "value")
+            if isinstance(control, ScaleControl):
+                control.stop = lambda number, name=control.scale.name: self.spec.stop(name, number, self.inputs)
+        for argument, control in self.controls.items():
+            _mark(control, "calculator-input", f"input-{argument}")
+        title = widgets.HTML(f"<strong>{html.escape(self.spec.title)}</strong>")
+        wrapped = widgets.Layout(flex_flow="row wrap", width="100%")
+        super().__init__(
+            [
+                title,
+                _mark(self.preset, "calculator-preset"),
+                widgets.Box(list(self.controls.values()), layout=wrapped),
+                _mark(self.answer, "calculator-answer"),
+                _mark(self.picture, "calculator-picture"),
+            ],
+            layout=widgets.Layout(max_width="900px"),
+        )
+        _mark(self, "calculator", f"calculator-{name}")
+
+    @property
+    def inputs(self) -> dict:
+        """What is set now, a browser's own rounding taken off."""
+        values = {name: control.value for name, control in self.controls.items()}
+        return {name: round(value, 9) if isinstance(value, float) else value for name, value in values.items()}
+
+    def _start_from(self, change: dict) -> None:
+        if change["new"] == OWN:
+            return
+        self._set(self.spec.presets[change["new"]])
+        self._tell()
+
+    def _set(self, inputs: dict) -> None:
+        """Set all of them, and answer none."""
+        self.setting = True
+        for name, value in inputs.items():
+            self.controls[name].value = value
+        self.setting = False
+
+    def _changed(self, change: dict) -> None:
+        if self.setting or self.inputs == self.shown.inputs:
+            return
+        self._set(self.spec.follow(self.shown.inputs, self.inputs))
+        self.preset.value = OWN
+        self._tell()
+
+    def _tell(self) -> None:
+        self.shown = state(self.spec.name, self.inputs, self.preset.value)
+        self.answer.value, self.picture.value = answer_html(self.shown.words), picture_html(self.shown)
+
+    def _repr_mimebundle_(self, **kwargs) -> dict:
+        """For pages and programs that show no widgets: the state as HTML, and as words."""
+        title = html.escape(f"{self.spec.title} {self.shown.name}")
+        page = (
+            f'<div class="calculator calculator-{self.spec.name}"><p>{title}</p>'
+            f'<div class="calculator-answer">{self.answer.value}</div>'
+            f'<div class="calculator-picture">{self.picture.value}</div><p><small>{NOTE}</small></p></div>'
+        )
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": page, "text/plain": "\n".join((self.spec.title, *self.shown.words))}
+
+
+def _mark(widget: widgets.DOMWidget, *classes: str) -> widgets.DOMWidget:
+    for name in classes:
+        widget.add_class(name)
+    return widget
+
+
+def show(name: str) -> Calculator:
+    """The calculator of that name, to be the last line of a cell. LookupError, with all names, for another."""
+    return Calculator(name)

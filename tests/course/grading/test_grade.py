@@ -365,6 +365,7 @@ def test_a_folder_taken_for_abandoned_before_it_was_locked_is_not_used(tmp_path,
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, shared):
     folder, out = tmp_path / "in", tmp_path / "out"

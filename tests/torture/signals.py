@@ -210,7 +210,7 @@ def _a_second_run(one: Try) -> bool:
 
 def _another_between(one: Try) -> bool:
     """While one has looked at the folder, and has not yet begun in it, another trains there and is killed."""
-    late = one.start(partial(call_before, RunFolder, "begin", 0, partial(_send_myself, signal.SIGSTOP)), log="second")
+    late = one.start(partial(call_before, RunFolder, "open_for_writing", 0, partial(_send_myself, signal.SIGSTOP)), log="second")
     os.waitid(os.P_PID, late.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     victim = one.start_and_wait()
     if one.ended(victim, signal.SIGKILL) == 0 or not (one.run / "run.json").exists():

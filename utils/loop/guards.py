@@ -80,7 +80,8 @@ class Snapshot:
     def __init__(self, buffers: list[Tensor]):
         self.buffers = buffers
         self.kept = [buffer.clone() for buffer in buffers]
-        self.cpu_stream, self.device_streams = torch.get_rng_state(), accelerator_rng_state()
+        self.cpu_stream = torch.get_rng_state()
+        self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
 
     def restore(self) -> None:
         for buffer, kept in zip(self.buffers, self.kept, strict=True):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from utils.distributed.parallel import full_tensor, sgd_class, to_local
+from utils.distributed.parallel import sgd_class, to_local
 from utils.loop.config import Config
 
 EPS = 1e-6  # torch's, beside a norm that is divided by
@@ -33,7 +34,7 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     if limit:
         torch._foreach_mul_(gradients, (limit / (norm + EPS)).clamp(max=1.0))
-    return full_tensor(norm)  # FSDP hands it out in parts
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP hands it out in parts
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:

@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader
 
-from utils.checks import loop as loop_checks
+from utils.checks import loop as check
 from utils.checks import parts
 from utils.device import seed_everything
 from utils.loop import forward_backward, train
@@ -32,7 +32,7 @@ from utils.loop.diagnosis import check_skipped_updates
 from utils.loop.metrics import count_targets, cross_entropy_sum
 
 BUGS = range(1, 53)
-resumes = {what: partial(loop_checks.resumes_exactly, what=what) for what in loop_checks.RESUMED}
+resumes = {what: partial(check.resumes_exactly, what=what) for what in check.RESUMED}
 
 
 @dataclass(frozen=True)
@@ -134,34 +134,32 @@ def _with_other(saved: dict, other: dict, key: str, *deeper: str) -> dict:
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
-planted(1, "zero_grad forgotten", loop_checks.gradients_are_fresh, "loop.train.zero_grad")(nothing)
+planted(1, "zero_grad forgotten", check.gradients_are_fresh, "loop.train.zero_grad")(nothing)
 
 steps(
     2,
     "zero_grad between backward and step",
-    loop_checks.steps_have_gradients,
+    check.steps_have_gradients,
     "backward unscale clip block zero step rescale schedule average",
 )
 
 
-@planted(27, "a sum where a mean was meant", loop_checks.gradients_are_fresh, "loop.train.forward_backward")
+@planted(27, "a sum where a mean was meant", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, 1, loss)
 
 
-@planted(28, "softmax before cross-entropy", loop_checks.overfits_one_batch, "loop.train.forward_backward")
+@planted(28, "softmax before cross-entropy", check.overfits_one_batch, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, lambda outputs, y: loss(outputs.softmax(-1), y))
 
 
-@planted(37, "a loss that has a softmax of its own", loop_checks.overfits_one_batch, "loop.train.train")
+@planted(37, "a loss that has a softmax of its own", check.overfits_one_batch, "loop.train.train")
 def _(right, *args, **options):
     return right(*args, **options, loss=lambda outputs, y: cross_entropy_sum(outputs.softmax(-1), y))
 
 
-@planted(
-    32, "weights edited between forward and backward", loop_checks.gradients_are_fresh, "loop.train.forward_backward"
-)
+@planted(32, "weights edited between forward and backward", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     def editing(outputs, y):
         state.parameters[-2].data *= 1.1
@@ -170,7 +168,7 @@ def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, editing)
 
 
-@planted(47, "a graph used again after a fused step", loop_checks.gradients_are_fresh, "loop.train.forward_backward")
+@planted(47, "a graph used again after a fused step", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     state.optimizer.zero_grad()
     total = loss(state.forward(x), y)
@@ -180,7 +178,7 @@ def _(right, state, x, y, targets, loss):
     return [total.detach()]
 
 
-@planted(41, "a frozen weight moves", loop_checks.frozen_weights_stay, "loop.train.zero_grad")
+@planted(41, "a frozen weight moves", check.frozen_weights_stay, "loop.train.zero_grad")
 def _(right, parameters):
     for parameter in parameters:
         if parameter.grad is not None:
@@ -190,94 +188,69 @@ def _(right, parameters):
 # ---- micro-batches, and what a gradient is divided by ----------------------------------------------------------------
 
 
-@planted(
-    17,
-    "accumulation by the mean of means",
-    loop_checks.accumulation_equals_big_batch,
-    "loop.train.forward_backward",
-)
+@planted(17, "accumulation by the mean of means", check.accumulation_equals_big_batch, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     parts = min(state.parts, len(x))
     return right(state, x, y, parts, lambda outputs, y: loss(outputs, y) / count_targets(y))
 
 
-@planted(
-    18, "masked tokens weighted by examples", loop_checks.accumulation_counts_tokens, "loop.train.forward_backward"
-)
+@planted(18, "masked tokens weighted by examples", check.accumulation_counts_tokens, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, len(x), lambda outputs, y: len(y) * loss(outputs, y) / count_targets(y))
 
 
 @planted(
-    20,
-    "not divided by the number of micro-batches",
-    loop_checks.accumulation_equals_big_batch,
-    "loop.train.forward_backward",
+    20, "not divided by the number of micro-batches", check.accumulation_equals_big_batch, "loop.train.forward_backward"
 )
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, 1, lambda outputs, y: loss(outputs, y) / count_targets(y))
 
 
-@planted(19, "micro-batches left over", loop_checks.no_micro_batch_is_left_over, "loop.train.micro_batches")
+@planted(19, "micro-batches left over", check.no_micro_batch_is_left_over, "loop.train.micro_batches")
 def _(right, state, x, y):
     size = len(x) // state.parts
     return list(zip(x.split(size), y.split(size), strict=True))[: state.parts]
 
 
-@planted(None, "targets counted in the wrong tensor", loop_checks.gradients_are_fresh, "loop.train.forward_backward")
+@planted(None, "targets counted in the wrong tensor", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, count_targets(x), loss)
 
 
-@planted(None, "a single target counts half", loop_checks.gradients_are_fresh, "loop.train.forward_backward")
+@planted(None, "a single target counts half", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets.clamp(min=2), loss)
 
 
 # ---- clipping, scaling, precision ------------------------------------------------------------------------------------
 
-steps(
-    3,
-    "clip before backward",
-    loop_checks.clip_binds,
-    "clip backward unscale block step rescale schedule average",
-)
-steps(
-    4,
-    "clip after step",
-    loop_checks.clip_binds,
-    "backward unscale block step clip rescale schedule average",
-)
+steps(3, "clip before backward", check.clip_binds, "clip backward unscale block step rescale schedule average")
+steps(4, "clip after step", check.clip_binds, "backward unscale block step clip rescale schedule average")
 steps(
     6,
     "clip before unscale",
-    loop_checks.clip_sees_unscaled_gradients,
+    check.clip_sees_unscaled_gradients,
     "backward clip unscale block step rescale schedule average",
 )
-steps(
-    7,
-    "a step that is never unscaled",
-    loop_checks.loss_scale_leaves_no_trace,
-    "backward clip block step schedule average",
-)
+steps(7, "a step that is never unscaled", check.loss_scale_leaves_no_trace, "backward clip block step schedule average")
 
 
-@planted(5, "clip on an exhausted generator", loop_checks.clip_binds, "loop.train.clip_gradients")
+@planted(5, "clip on an exhausted generator", check.clip_binds, "loop.train.clip_gradients")
 def _(right, parameters, limit):
     return clip_grad_norm_(iter(()), limit)
 
 
-@planted(50, "weights in bfloat16", loop_checks.weights_stay_float32, "loop.state.State.__init__")
+@planted(50, "weights in bfloat16", check.weights_stay_float32, "loop.state.State.__init__")
 def _(right, state, model, config, *args):
     right(state, model.bfloat16() if config.precision == "bf16" else model, config, *args)
 
 
-@planted(None, "a precision that is never entered", loop_checks.precision_takes_effect, "loop.state.autocast")
+@planted(None, "a precision that is never entered", check.precision_takes_effect, "loop.state.autocast")
 def _(right, device, precision):
     return nullcontext()
 
 
-@planted(None, "a validation in another precision", loop_checks.precision_takes_effect, "loop.train.autocast")
+@planted(None, "a validation in another precision", check.precision_takes_effect, "loop.train.autocast")
 def _(right, device, precision):
     return nullcontext()
 
@@ -285,28 +258,23 @@ def _(right, device, precision):
 # ---- optimizer -------------------------------------------------------------------------------------------------------
 
 
-@planted(40, "Adam(weight_decay) for AdamW", loop_checks.weight_decay_is_decoupled, "loop.state.make_optimizer")
+@planted(40, "Adam(weight_decay) for AdamW", check.weight_decay_is_decoupled, "loop.state.make_optimizer")
 def _(right, model, config):
     groups = right(model, config).param_groups
     return Adam([{key: group[key] for key in ("params", "weight_decay")} for group in groups], config.lr, fused=True)
 
 
-@planted(
-    None,
-    "another optimizer than the one asked for",
-    loop_checks.updates_follow_their_rule,
-    "loop.state.make_optimizer",
-)
+@planted(None, "another optimizer than the one asked for", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     return right(model, replace(config, optimizer="adamw"))
 
 
-@planted(None, "a beta that does not arrive", loop_checks.updates_follow_their_rule, "loop.state.make_optimizer")
+@planted(None, "a beta that does not arrive", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     return right(model, replace(config, beta2=0.999))
 
 
-@planted(None, "biases decay", loop_checks.updates_follow_their_rule, "loop.state.make_optimizer")
+@planted(None, "biases decay", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     optimizer = right(model, config)
     for group in optimizer.param_groups:
@@ -314,12 +282,7 @@ def _(right, model, config):
     return optimizer
 
 
-@planted(
-    None,
-    "momentum that begins with a blocked step",
-    loop_checks.updates_follow_their_rule,
-    "loop.state.make_optimizer",
-)
+@planted(None, "momentum that begins with a blocked step", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     optimizer = right(model, config)
     optimizer.state.clear()
@@ -331,7 +294,7 @@ def _(right, model, config):
 steps(
     9,
     "schedule before the optimizer",
-    loop_checks.rate_follows_schedule,
+    check.rate_follows_schedule,
     "backward unscale clip block schedule step rescale average",
 )
 
@@ -339,7 +302,7 @@ steps(
 @planted(
     8,
     "schedule in the loop over micro-batches",
-    loop_checks.rate_follows_schedule,
+    check.rate_follows_schedule,
     "loop.train.micro_batches",
     Seam("loop.train.train_step", in_order(*(verb for verb in STEP if verb != "schedule"))),
 )
@@ -349,12 +312,12 @@ def _(right, state, x, y):
         state.scheduler.step()
 
 
-@planted(8, "schedule in steps, stepped once an epoch", loop_checks.rate_follows_schedule, "loop.state.lr_factor")
+@planted(8, "schedule in steps, stepped once an epoch", check.rate_follows_schedule, "loop.state.lr_factor")
 def _(right, config, step):
     return right(config, step // 3)
 
 
-@planted(8, "a schedule without its floor", loop_checks.rate_follows_schedule, "loop.state.lr_factor")
+@planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")
 def _(right, config, step):
     return right(replace(config, final_lr=0.0), step)
 
@@ -364,35 +327,33 @@ def _(right, config, step):
 steps(
     None,
     "the average before the step",
-    loop_checks.average_is_validated,
+    check.average_is_validated,
     "backward unscale clip block average step rescale schedule",
 )
 
 
-@planted(None, "the average is not what is validated", loop_checks.average_is_validated, "loop.state.State.evaluated")
+@planted(None, "the average is not what is validated", check.average_is_validated, "loop.state.State.evaluated")
 def _(right, state):
     return state.model
 
 
-@planted(None, "decay and share exchanged", loop_checks.average_is_validated, "loop.optim.Ema.__init__")
+@planted(None, "decay and share exchanged", check.average_is_validated, "loop.optim.Ema.__init__")
 def _(right, ema, model, decay, *args):
     right(ema, model, 1 - decay, *args)
 
 
-planted(None, "the average keeps its first buffers", loop_checks.average_is_validated, "loop.optim.Ema.copy_buffers")(
-    nothing
-)
+planted(None, "the average keeps its first buffers", check.average_is_validated, "loop.optim.Ema.copy_buffers")(nothing)
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------
 
 
-@planted(10, "train() forgotten after validation", loop_checks.trains_in_train_mode, "loop.train.eval_mode")
+@planted(10, "train() forgotten after validation", check.trains_in_train_mode, "loop.train.eval_mode")
 def _(right, model):
     return nullcontext(model.eval())
 
 
-@planted(11, "eval() forgotten in validation", loop_checks.validates_in_eval_mode, "loop.train.eval_mode")
+@planted(11, "eval() forgotten in validation", check.validates_in_eval_mode, "loop.train.eval_mode")
 def _(right, model):
     return nullcontext()
 
@@ -400,17 +361,17 @@ def _(right, model):
 in_source(
     12,
     "no_grad forgotten in validation",
-    loop_checks.validation_keeps_no_graph,
+    check.validation_keeps_no_graph,
     *("loop/train.py", "torch.no_grad()", "torch.enable_grad()"),
 )
 
 
-@planted(15, "validation shuffled", loop_checks.validation_keeps_order, "loop.train.Order")
+@planted(15, "validation shuffled", check.validation_keeps_order, "loop.train.Order")
 def _(right, *args, **options):
     return right(*args, **options | {"shuffle": True})
 
 
-@planted(None, "validation drops its last batch", loop_checks.reported_losses_count_targets, "loop.train.Order")
+@planted(None, "validation drops its last batch", check.reported_losses_count_targets, "loop.train.Order")
 def _(right, *args, **options):
     in_validation = not options.get("shuffle", True)
     return right(*args, **options | {"drop_last": in_validation})
@@ -427,7 +388,7 @@ def log_last_loss(right, monitor):
 @planted(
     36,
     "graph tensors in the log",
-    loop_checks.log_holds_no_graph,
+    check.log_holds_no_graph,
     "loop.train.forward_backward",
     Seam("loop.monitor.Monitor.log_step", log_last_loss),
 )
@@ -439,7 +400,7 @@ def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, kept)
 
 
-@planted(42, "epoch mean of batch means", loop_checks.reported_losses_count_targets, "loop.metrics.Mean.add")
+@planted(42, "epoch mean of batch means", check.reported_losses_count_targets, "loop.metrics.Mean.add")
 def _(right, mean, totals, count, unless=None):
     right(mean, [total / count for total in totals], torch.ones_like(count), unless)
 
@@ -447,139 +408,88 @@ def _(right, mean, totals, count, unless=None):
 in_source(
     52,
     "a batch without targets is 0/0",
-    loop_checks.all_ignored_batch_is_harmless,
+    check.all_ignored_batch_is_harmless,
     *("loop/monitor.py", "total / targets if targets else None", "float(torch.tensor(total) / targets)"),
 )
 
 
-@planted(
-    None,
-    "padding counts in the reported loss",
-    loop_checks.reported_losses_count_targets,
-    "loop.train.count_targets",
-)
+@planted(None, "padding counts in the reported loss", check.reported_losses_count_targets, "loop.train.count_targets")
 def _(right, targets):
     return torch.tensor(targets.numel())
 
 
 @planted(
-    None,
-    "totals of the last micro-batch only",
-    loop_checks.reported_losses_count_targets,
-    "loop.train.forward_backward",
+    None, "totals of the last micro-batch only", check.reported_losses_count_targets, "loop.train.forward_backward"
 )
 def _(right, *args):
     return right(*args)[-1:]
 
 
-planted(
-    None,
-    "totals are not cleared after a record",
-    loop_checks.reported_losses_count_targets,
-    "loop.metrics.Mean.clear",
-)(nothing)
-
-
-@planted(
-    None,
-    "the logged norm is the clipped one",
-    loop_checks.logged_norm_is_before_clipping,
-    "loop.train.clip_gradients",
+planted(None, "totals are not cleared after a record", check.reported_losses_count_targets, "loop.metrics.Mean.clear")(
+    nothing
 )
+
+
+@planted(None, "the logged norm is the clipped one", check.logged_norm_is_before_clipping, "loop.train.clip_gradients")
 def _(right, parameters, limit):
     right(parameters, limit)
     return get_total_norm([parameter.grad for parameter in parameters])
 
 
-@planted(None, "the logged rate is the next step's", loop_checks.logged_rate_is_the_one_used, "loop.monitor.lr_factor")
+@planted(None, "the logged rate is the next step's", check.logged_rate_is_the_one_used, "loop.monitor.lr_factor")
 def _(right, config, step):
     return right(config, step + 1)
 
 
-@planted(None, "the logged epoch is the next step's", loop_checks.logged_rate_is_the_one_used, "data.order.Order.epoch")
+@planted(None, "the logged epoch is the next step's", check.logged_rate_is_the_one_used, "data.order.Order.epoch")
 def _(right, order, step):
     return right(order, step + 1)
 
 
-@planted(
-    None,
-    "validation time counts in the rate",
-    loop_checks.rates_are_of_training_time,
-    "loop.monitor.Monitor.paused",
-)
+@planted(None, "validation time counts in the rate", check.rates_are_of_training_time, "loop.monitor.Monitor.paused")
 def _(right, monitor):
     return nullcontext()
 
 
-@planted(
-    None,
-    "the rate's clock is not set anew",
-    loop_checks.rates_are_of_training_time,
-    "loop.monitor.Monitor.log_step",
-)
+@planted(None, "the rate's clock is not set anew", check.rates_are_of_training_time, "loop.monitor.Monitor.log_step")
 def _(right, monitor):
     began = monitor.window
     right(monitor)
     monitor.window = began
 
 
-@planted(
-    None,
-    "a batch's FLOPs taken for an example's",
-    loop_checks.rates_are_of_training_time,
-    "loop.monitor.count_targets",
-)
+@planted(None, "a batch's FLOPs taken for an example's", check.rates_are_of_training_time, "loop.monitor.count_targets")
 def _(right, targets):
     return torch.tensor(1)
 
 
-in_source(
-    None,
-    "seconds counted twice",
-    loop_checks.rates_are_of_training_time,
-    *("loop/monitor.py", "self.tick = now", ""),
-)
+in_source(None, "seconds counted twice", check.rates_are_of_training_time, *("loop/monitor.py", "self.tick = now", ""))
 
 
 # ---- the order of the data -------------------------------------------------------------------------------------------
 
 
-@planted(16, "training not shuffled", loop_checks.sorted_data_is_shuffled, "loop.train.Order")
+@planted(16, "training not shuffled", check.sorted_data_is_shuffled, "loop.train.Order")
 def _(right, *args, **options):
     return right(*args, **options | {"shuffle": False})
 
 
-@planted(
-    35,
-    "every epoch in the first one's order",
-    loop_checks.epochs_have_orders_of_their_own,
-    "data.order.Order.batch",
-)
+@planted(35, "every epoch in the first one's order", check.epochs_have_orders_of_their_own, "data.order.Order.batch")
 def _(right, order, step):
     return right(order, step % order.steps_per_epoch)
 
 
-@planted(44, "next(iter(loader)) at every step", loop_checks.epochs_are_complete, "data.order.Order.batch")
+@planted(44, "next(iter(loader)) at every step", check.epochs_are_complete, "data.order.Order.batch")
 def _(right, order, step):
     return right(order, step * order.steps_per_epoch)  # the first of an epoch of its own
 
 
-@planted(
-    45,
-    "drop_last that drops everything",
-    loop_checks.says_no_to_zero_steps,
-    "data.order.Order.steps_per_epoch",
-)
+@planted(45, "drop_last that drops everything", check.says_no_to_zero_steps, "data.order.Order.steps_per_epoch")
 def _(right, order):
     return max(1, right(order))
 
 
-@planted(
-    None,
-    "a last batch of one example is lost",
-    loop_checks.epochs_are_complete,
-    "data.order.Order.steps_per_epoch",
-)
+@planted(None, "a last batch of one example is lost", check.epochs_are_complete, "data.order.Order.steps_per_epoch")
 def _(right, order):
     full, rest = divmod(order.examples, order.batch_size)
     return full + (rest > 1)
@@ -589,18 +499,18 @@ def _(right, order):
 in_source(
     21,
     "one seed for every epoch",
-    loop_checks.examples_draw_anew,
+    check.examples_draw_anew,
     *("data/order.py", "derive_seed(self.seed, 'example', epoch, index)", "derive_seed(self.seed, 'example', index)"),
 )
 in_source(
     21,
     "one seed for every example",
-    loop_checks.examples_draw_anew,
+    check.examples_draw_anew,
     *("data/order.py", "derive_seed(self.seed, 'example', epoch, index)", "derive_seed(self.seed, 'example', epoch)"),
 )
 
 
-@planted(None, "new workers start a step late", loop_checks.workers_change_nothing, "loop.train.batches")
+@planted(None, "new workers start a step late", check.workers_change_nothing, "loop.train.batches")
 def _(right, data, order, start, stop, *, persistent=True, **options):
     if persistent:
         yield from right(data, order, start, stop, **options)
@@ -615,7 +525,7 @@ def _(right, data, order, start, stop, *, persistent=True, **options):
 @planted(
     None,
     "an update that is not blocked",
-    loop_checks.nonfinite_never_reaches_the_weights,
+    check.nonfinite_never_reaches_the_weights,
     "loop.guards.Guard.block_unless_finite",
 )
 def _(right, guard, norm):
@@ -626,7 +536,7 @@ def _(right, guard, norm):
 @planted(
     None,
     "only the bad step is blocked, not those after it",
-    partial(loop_checks.nonfinite_never_reaches_the_weights, log_every=6),
+    partial(check.nonfinite_never_reaches_the_weights, log_every=6),
     "loop.guards.Guard.block_unless_finite",
     GPU,
 )
@@ -639,7 +549,7 @@ def _(right, guard, norm):
 @planted(
     None,
     "one blocked step blocks all that follow",
-    loop_checks.updates_follow_their_rule,
+    check.updates_follow_their_rule,
     "loop.guards.Guard.block_unless_finite",
 )
 def _(right, guard, norm):
@@ -657,61 +567,45 @@ def streak_never_ends(right, guard, norm):
 planted(
     None,
     "a good step does not end a row of bad ones",
-    loop_checks.endless_skips_end_the_run,
+    check.endless_skips_end_the_run,
     "loop.guards.Guard.block_unless_finite",
 )(streak_never_ends)
 planted(
     None,
     "a good step does not end a row of bad ones on a GPU",
-    loop_checks.endless_skips_end_the_run,
+    check.endless_skips_end_the_run,
     "loop.guards.Guard.block_unless_finite",
     *(GPU, AT_ONCE),
 )(streak_never_ends)
 
 
-@planted(None, "endless skips", loop_checks.endless_skips_end_the_run, "loop.guards.Guard.over")
+@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.over")
 def _(right, guard):
     return False
 
 
-@planted(
-    None,
-    "resuming forgives bad steps",
-    loop_checks.endless_skips_end_the_run,
-    "loop.guards.Guard.load_state_dict",
-)
+@planted(None, "resuming forgives bad steps", check.endless_skips_end_the_run, "loop.guards.Guard.load_state_dict")
 def _(right, guard, saved):
     right(guard, saved | {"streak": 0})
 
 
 planted(
-    None,
-    "BatchNorm remembers a blocked step",
-    loop_checks.skipped_step_leaves_no_trace,
-    "loop.guards.Guard.undo_buffers",
+    None, "BatchNorm remembers a blocked step", check.skipped_step_leaves_no_trace, "loop.guards.Guard.undo_buffers"
 )(nothing)
 
 
-@planted(None, "the average moves in a blocked step", loop_checks.skipped_step_leaves_no_trace, "loop.optim.Ema.update")
+@planted(None, "the average moves in a blocked step", check.skipped_step_leaves_no_trace, "loop.optim.Ema.update")
 def _(right, ema, weights, unless=None):
     right(ema, weights)
 
 
-@planted(
-    None,
-    "totals of a blocked step are not masked",
-    loop_checks.skipped_step_leaves_no_trace,
-    "loop.metrics.Mean.add",
-)
+@planted(None, "totals of a blocked step are not masked", check.skipped_step_leaves_no_trace, "loop.metrics.Mean.add")
 def _(right, mean, totals, count, unless=None):
     right(mean, totals, count)
 
 
 @planted(
-    None,
-    "totals of a blocked step are multiplied by 0",
-    loop_checks.skipped_step_leaves_no_trace,
-    "loop.metrics.Mean.add",
+    None, "totals of a blocked step are multiplied by 0", check.skipped_step_leaves_no_trace, "loop.metrics.Mean.add"
 )
 def _(right, mean, totals, count, unless=None):
     weight = 1 if unless is None else ~unless
@@ -721,7 +615,7 @@ def _(right, mean, totals, count, unless=None):
 @planted(
     None,
     "the schedule moves on in a blocked step",
-    loop_checks.skipped_step_leaves_no_trace,
+    check.skipped_step_leaves_no_trace,
     "loop.diagnosis.check_skipped_updates",
 )
 def _(right, state, *args):
@@ -734,7 +628,7 @@ def _(right, state, *args):
 @planted(
     None,
     "the schedule is set back when somebody looks",
-    loop_checks.watching_changes_nothing,
+    check.watching_changes_nothing,
     "loop.train.check_updates",
     GPU,
 )
@@ -747,7 +641,7 @@ def _(right, *args, watching):
 @planted(
     None,
     "every error is taken for a lack of memory",
-    loop_checks.memory_shortage_changes_nothing,
+    check.memory_shortage_changes_nothing,
     "loop.guards.is_out_of_memory",
 )
 def _(right, error):
@@ -755,10 +649,7 @@ def _(right, error):
 
 
 @planted(
-    None,
-    "the failed attempt at a step leaves traces",
-    loop_checks.memory_shortage_changes_nothing,
-    "loop.train.Snapshot",
+    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
 )
 def _(right, buffers):
     before = right(buffers)
@@ -767,10 +658,7 @@ def _(right, buffers):
 
 
 @planted(
-    None,
-    "the failed attempt leaves its random numbers",
-    loop_checks.memory_shortage_changes_nothing,
-    "loop.train.Snapshot",
+    None, "the failed attempt leaves its random numbers", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
 )
 def _(right, buffers):
     before = right(buffers)
@@ -781,67 +669,62 @@ def _(right, buffers):
 # ---- the same run, watched or not ------------------------------------------------------------------------------------
 
 
-@planted(None, "no seed", loop_checks.same_run, "loop.train.own_random_streams")
+@planted(None, "no seed", check.same_run, "loop.train.own_random_streams")
 def _(right, seed=None):
     return right()
 
 
-@planted(None, "NumPy's stream is not seeded", loop_checks.same_run, "device.seed_everything")
+@planted(None, "NumPy's stream is not seeded", check.same_run, "device.seed_everything")
 def _(right, seed):
     kept = np.random.get_state()  # noqa: NPY002
     right(seed)
     np.random.set_state(kept)  # noqa: NPY002
 
 
-@planted(None, "the caller's streams are seeded over", loop_checks.same_run, "loop.train.own_random_streams")
+@planted(None, "the caller's streams are seeded over", check.same_run, "loop.train.own_random_streams")
 def _(right, seed=None):
     return right() if seed is None else nullcontext(seed_everything(seed))
 
 
-planted(None, "examples move the model's streams", loop_checks.workers_change_nothing, "data.order.set_rng_state")(
-    nothing
-)
+planted(None, "examples move the model's streams", check.workers_change_nothing, "data.order.set_rng_state")(nothing)
 
 
 @planted(
     None,
     "starting the workers moves the model's streams",
-    loop_checks.workers_change_nothing,
+    check.workers_change_nothing,
     "data.order.DataLoader.__init__",
 )
 def _(right, loader, *args, **options):
     right(loader, *args, **options | {"generator": None})
 
 
-@planted(None, "validation seeds the model's streams", loop_checks.watching_changes_nothing, "loop.train.evaluate")
+@planted(None, "validation seeds the model's streams", check.watching_changes_nothing, "loop.train.evaluate")
 def _(right, *args, **options):
     torch.manual_seed(0)
     return right(*args, **options)
 
 
-@planted(None, "a record draws a random number", loop_checks.watching_changes_nothing, "loop.log.Log.add")
+@planted(None, "a record draws a random number", check.watching_changes_nothing, "loop.log.Log.add")
 def _(right, log, **record):
     torch.rand(())
     return right(log, **record)
 
 
-@planted(None, "counting FLOPs leaves traces", loop_checks.watching_changes_nothing, "loop.monitor.Snapshot")
+@planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.Snapshot")
 def _(right, buffers):
     before = right(buffers)
     before.restore = lambda: None
     return before
 
 
-@planted(None, "any kernel will do", loop_checks.kernels_are_deterministic, "loop.train.deterministic_algorithms")
+@planted(None, "any kernel will do", check.kernels_are_deterministic, "loop.train.deterministic_algorithms")
 def _(right, on):
     return nullcontext()
 
 
 @planted(
-    None,
-    "determinism is imposed on the caller",
-    loop_checks.kernels_are_deterministic,
-    "loop.train.deterministic_algorithms",
+    None, "determinism is imposed on the caller", check.kernels_are_deterministic, "loop.train.deterministic_algorithms"
 )
 def _(right, on):
     return nullcontext(torch.use_deterministic_algorithms(on))
@@ -850,52 +733,39 @@ def _(right, on):
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
 
-@planted(25, "best weights are an alias", loop_checks.best_weights_are_those_validated, "loop.train.validate")
+@planted(25, "best weights are an alias", check.best_weights_are_those_validated, "loop.train.validate")
 def _(right, state, *args):
     right(state, *args)
     state.best_weights = state.best_weights and state.evaluated.state_dict()
 
 
-@planted(51, "stopping by a rule for accuracies", loop_checks.stopping_follows_the_loss, "loop.state.State.is_best")
+@planted(51, "stopping by a rule for accuracies", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     return right(state, -val_loss)
 
 
 @planted(
-    None,
-    "the last validation taken for the best",
-    loop_checks.best_weights_are_those_validated,
-    "loop.state.State.is_best",
+    None, "the last validation taken for the best", check.best_weights_are_those_validated, "loop.state.State.is_best"
 )
 def _(right, state, val_loss):
     state.best = None
     return right(state, val_loss)
 
 
-@planted(
-    None,
-    "the best is not saved",
-    loop_checks.best_weights_are_those_validated,
-    "loop.run_folder.RunFolder.save",
-)
+@planted(None, "the best is not saved", check.best_weights_are_those_validated, "loop.run_folder.RunFolder.save")
 def _(right, folder, *args, kind="step"):
     if kind == "step":
         right(folder, *args)
 
 
-@planted(None, "patience off by one", loop_checks.stopping_follows_the_loss, "loop.state.State.is_best")
+@planted(None, "patience off by one", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
     state.stopped_early = 0 < state.config.patience < state.worse
     return best
 
 
-@planted(
-    None,
-    "a better loss does not reset the count",
-    loop_checks.stopping_follows_the_loss,
-    "loop.state.State.is_best",
-)
+@planted(None, "a better loss does not reset the count", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     worse = state.worse
     best = right(state, val_loss)
@@ -903,12 +773,7 @@ def _(right, state, val_loss):
     return best
 
 
-@planted(
-    None,
-    "compared with the last loss, not the best",
-    loop_checks.stopping_follows_the_loss,
-    "loop.state.State.is_best",
-)
+@planted(None, "compared with the last loss, not the best", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
     state.best["val_loss"] = val_loss
@@ -960,7 +825,7 @@ def _(right, log, step):
         log.path.write_bytes(written)
 
 
-@planted(None, "a checkpoint is believed", loop_checks.damaged_checkpoint_is_refused, "loop.checkpoint.load")
+@planted(None, "a checkpoint is believed", check.damaged_checkpoint_is_refused, "loop.checkpoint.load")
 def _(right, path):
     return torch.load(path, weights_only=True)
 
@@ -968,7 +833,7 @@ def _(right, path):
 @planted(
     None,
     "a damaged checkpoint is passed over in silence",
-    loop_checks.damaged_checkpoint_is_refused,
+    check.damaged_checkpoint_is_refused,
     "loop.checkpoint.load_newest",
 )
 def _(right, folder, kind="step", say=print):
@@ -993,7 +858,7 @@ def called(detector: Callable) -> str:
 
 USED = {called(bug.detector): bug.detector for bug in PLANTED}
 # These look at each step for what a GPU's loop learns of later.
-STEP_BY_STEP = {loop_checks.skipped_step_leaves_no_trace, loop_checks.endless_skips_end_the_run}
+STEP_BY_STEP = {check.skipped_step_leaves_no_trace, check.endless_skips_end_the_run}
 
 
 @pytest.mark.parametrize("name", USED)
@@ -1033,8 +898,8 @@ def by_hand(model, data, val=None, config=None, *, flush: bool = True, check: bo
 
 
 BY_HAND = (
-    (19, "micro-batches left over at an epoch's end", loop_checks.no_micro_batch_is_left_over, {"flush": False}),
-    (45, "no batch, no step, no word", loop_checks.says_no_to_zero_steps, {"check": False}),
+    (19, "micro-batches left over at an epoch's end", check.no_micro_batch_is_left_over, {"flush": False}),
+    (45, "no batch, no step, no word", check.says_no_to_zero_steps, {"check": False}),
 )
 
 
@@ -1056,7 +921,7 @@ def test_every_bug_of_the_zoo_is_here():
 def test_every_detector_has_a_bug_that_it_catches():
     public = {
         function
-        for module in (parts, loop_checks)
+        for module in (parts, check)
         for name, function in vars(module).items()
         if callable(function) and getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
     }

@@ -68,6 +68,12 @@ def nothing(right, *args, **options) -> None:
     """Forgotten."""
 
 
+def restores_nothing(right, buffers):
+    before = right(buffers)
+    before.restore = lambda: None
+    return before
+
+
 # ---- what several bugs need ------------------------------------------------------------------------------------------
 
 
@@ -115,7 +121,7 @@ def in_order(*verbs: str) -> Callable:
     return train_step
 
 
-def steps(bug: int | None, name: str, detector: Callable, order: str) -> None:
+def reordered(bug: int | None, name: str, detector: Callable, order: str) -> None:
     planted(bug, name, detector, "loop.train.train_step")(in_order(*order.split()))
 
 
@@ -136,7 +142,7 @@ def _with_other(saved: dict, other: dict, key: str, *deeper: str) -> dict:
 
 planted(1, "zero_grad forgotten", check.gradients_are_fresh, "loop.train.zero_grad")(nothing)
 
-steps(
+reordered(
     2,
     "zero_grad between backward and step",
     check.steps_have_gradients,
@@ -224,15 +230,17 @@ def _(right, state, x, y, targets, loss):
 
 # ---- clipping, scaling, precision ------------------------------------------------------------------------------------
 
-steps(3, "clip before backward", check.clip_binds, "clip backward unscale block step rescale schedule average")
-steps(4, "clip after step", check.clip_binds, "backward unscale block step clip rescale schedule average")
-steps(
+reordered(3, "clip before backward", check.clip_binds, "clip backward unscale block step rescale schedule average")
+reordered(4, "clip after step", check.clip_binds, "backward unscale block step clip rescale schedule average")
+reordered(
     6,
     "clip before unscale",
     check.clip_sees_unscaled_gradients,
     "backward clip unscale block step rescale schedule average",
 )
-steps(7, "a step that is never unscaled", check.loss_scale_leaves_no_trace, "backward clip block step schedule average")
+reordered(
+    7, "a step that is never unscaled", check.loss_scale_leaves_no_trace, "backward clip block step schedule average"
+)
 
 
 @planted(5, "clip on an exhausted generator", check.clip_binds, "loop.train.clip_gradients")
@@ -291,7 +299,7 @@ def _(right, model, config):
 
 # ---- schedule --------------------------------------------------------------------------------------------------------
 
-steps(
+reordered(
     9,
     "schedule before the optimizer",
     check.rate_follows_schedule,
@@ -324,7 +332,7 @@ def _(right, config, step):
 
 # ---- the running average ---------------------------------------------------------------------------------------------
 
-steps(
+reordered(
     None,
     "the average before the step",
     check.average_is_validated,
@@ -362,7 +370,9 @@ in_source(
     12,
     "no_grad forgotten in validation",
     check.validation_keeps_no_graph,
-    *("loop/train.py", "torch.no_grad()", "torch.enable_grad()"),
+    "loop/train.py",
+    "torch.no_grad()",
+    "torch.enable_grad()",
 )
 
 
@@ -409,7 +419,9 @@ in_source(
     52,
     "a batch without targets is 0/0",
     check.all_ignored_batch_is_harmless,
-    *("loop/monitor.py", "total / targets if targets else None", "float(torch.tensor(total) / targets)"),
+    "loop/monitor.py",
+    "total / targets if targets else None",
+    "float(torch.tensor(total) / targets)",
 )
 
 
@@ -463,7 +475,7 @@ def _(right, targets):
     return torch.tensor(1)
 
 
-in_source(None, "seconds counted twice", check.rates_are_of_training_time, *("loop/monitor.py", "self.tick = now", ""))
+in_source(None, "seconds counted twice", check.rates_are_of_training_time, "loop/monitor.py", "self.tick = now", "")
 
 
 # ---- the order of the data -------------------------------------------------------------------------------------------
@@ -495,18 +507,22 @@ def _(right, order):
     return full + (rest > 1)
 
 
-# In the source, because it is workers who draw: how they are started decides whether they would have a seam.
+# In the source, because it is the workers who draw: only those that are forked have this process's seams.
 in_source(
     21,
     "one seed for every epoch",
     check.examples_draw_anew,
-    *("data/order.py", "derive_seed(self.seed, 'example', epoch, index)", "derive_seed(self.seed, 'example', index)"),
+    "data/order.py",
+    "derive_seed(self.seed, 'example', epoch, index)",
+    "derive_seed(self.seed, 'example', index)",
 )
 in_source(
     21,
     "one seed for every example",
     check.examples_draw_anew,
-    *("data/order.py", "derive_seed(self.seed, 'example', epoch, index)", "derive_seed(self.seed, 'example', epoch)"),
+    "data/order.py",
+    "derive_seed(self.seed, 'example', epoch, index)",
+    "derive_seed(self.seed, 'example', epoch)",
 )
 
 
@@ -519,7 +535,7 @@ def _(right, data, order, start, stop, *, persistent=True, **options):
         yield from right(data, order, order.steps_per_epoch + 1, stop + 1, **options)
 
 
-# ---- what is not finite, and what does not fit -----------------------------------------------------------------------
+# ---- gradients that are not finite ------------------------------------------------------------------------------------
 
 
 @planted(
@@ -575,7 +591,8 @@ planted(
     "a good step does not end a row of bad ones on a GPU",
     check.endless_skips_end_the_run,
     "loop.guards.Guard.block_unless_finite",
-    *(GPU, AT_ONCE),
+    GPU,
+    AT_ONCE,
 )(streak_never_ends)
 
 
@@ -638,6 +655,9 @@ def _(right, *args, watching):
     right(*args, watching=watching)
 
 
+# ---- out of memory ---------------------------------------------------------------------------------------------------
+
+
 @planted(
     None,
     "every error is taken for a lack of memory",
@@ -648,13 +668,9 @@ def _(right, error):
     return True
 
 
-@planted(
+planted(
     None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
-)
-def _(right, buffers):
-    before = right(buffers)
-    before.restore = lambda: None
-    return before
+)(restores_nothing)
 
 
 @planted(
@@ -711,11 +727,7 @@ def _(right, log, **record):
     return right(log, **record)
 
 
-@planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.Snapshot")
-def _(right, buffers):
-    before = right(buffers)
-    before.restore = lambda: None
-    return before
+planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.Snapshot")(restores_nothing)
 
 
 @planted(None, "any kernel will do", check.kernels_are_deterministic, "loop.train.deterministic_algorithms")

@@ -1,9 +1,10 @@
-"""The zoo: what goes wrong in training loops without an error, each bug put where it belongs and caught by its detector.
+"""The zoo: what goes wrong in training loops without an error. Each bug is planted, and its detector catches it.
 
-A bug of our own loop is planted at a seam: for as long as a run lasts, one function is a wrong one. It is called with the
-right one first, `right`, and then with that one's own arguments. Where no function can be replaced, an expression of the
-source is. Its detector must pass on the loop as it is and raise AssertionError, by itself, on the wrong one. Bugs of
-models, data, losses, optimizers and scripts stand next to their right versions in test_checks.py.
+A bug of our own loop is planted at a seam: for as long as a run lasts, one function is a wrong one. It is called with
+`right`, the right one, and then with that one's own arguments. Where no function can be replaced, an expression or a
+statement of the source is, found by its syntax tree. The detector must pass on the loop as it is and raise
+AssertionError, by itself, on the wrong one. Bugs of models, data, losses, optimizers and scripts stand next to their
+right versions in test_checks.py.
 
 The numbers are those of the zoo's 52 bugs; what has none is a broken promise of our loop's own.
 """
@@ -535,7 +536,7 @@ def _(right, data, order, start, stop, *, persistent=True, **options):
         yield from right(data, order, order.steps_per_epoch + 1, stop + 1, **options)
 
 
-# ---- gradients that are not finite ------------------------------------------------------------------------------------
+# ---- gradients that are not finite -----------------------------------------------------------------------------------
 
 
 @planted(

@@ -45,8 +45,9 @@ def assert_caught(detector: Callable, *examined) -> AssertionError:
 class Seam:
     """What is wrong, and where in `utils`: at="loop.train.zero_grad", at="loop.state.State.due".
 
-    A function is called with the right one before its own arguments; anything else, such as a number, is put there as it is.
-    A module that imports a function has a name of its own for it: to change what it calls, name that module.
+    A wrong function is called with the right one before its own arguments; anything else, such as a number, is put
+    there as it is. A module that imports a function has a name of its own for it: to change what it calls, name that
+    module.
     """
 
     at: str

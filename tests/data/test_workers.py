@@ -63,8 +63,8 @@ def time_out_slowly():
 @pytest.mark.parametrize(
     ("trouble", "told"),
     [
-        (run_out_of_memory, r"could not fetch example 3 in epoch 0: MemoryError: unable to allocate 7 TiB"),
-        (time_out_slowly, r"could not fetch example 3 in epoch 0: TimeoutError: DataLoader timed out"),
+        (run_out_of_memory, r"^could not fetch example 3 in epoch 0: MemoryError: unable to allocate 7 TiB"),
+        (time_out_slowly, r"^could not fetch example 3 in epoch 0: TimeoutError: DataLoader timed out"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), r"a worker ended \(SIGKILL\) at example 3: .*workers=0"),
         (lambda: os._exit(0), r"a worker ended \(exit code 0\) at example 3"),
         (lambda: os._exit(7), r"a worker ended \(exit code 7\) at example 3"),
@@ -174,7 +174,7 @@ def test_a_worker_that_is_well_ends_what_it_is_at_when_another_fails(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of torch's half-built iterator
 def test_too_many_processes(monkeypatch):
-    """The workers that could be started do not outlive the error, whatever holds it."""
+    """The workers that could be started do not outlive the error."""
     started, start = [], BaseProcess.start
 
     def fail_second(process):
@@ -184,10 +184,11 @@ def test_too_many_processes(monkeypatch):
         started.append(process)
 
     monkeypatch.setattr(BaseProcess, "start", fail_second)
-    with pytest.raises(RuntimeError, match=r"could not start 2 workers .*unavailable.*: use fewer, or workers=0"):
+    told = r"could not start 2 workers .*unavailable.*: use fewer, or workers=0"
+    with pytest.raises(RuntimeError, match=told) as holds_the_iterator:
         fetch_all(plain_data(8))
     started[0].join(30)
-    assert started[0].exitcode == -signal.SIGKILL
+    assert started[0].exitcode == -signal.SIGKILL and holds_the_iterator.tb
 
 
 FEW_FILES = """

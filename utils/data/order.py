@@ -195,8 +195,8 @@ def batches(
 
     Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or the time is over.
     """
-    fetch = _Fetch(dataset, order.seed, workers)
     if workers == 0:
+        fetch = _Fetch(dataset, order.seed)
         for step in range(start, stop):
             batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
             yield [part.pin_memory() if part.device == CPU else part for part in batch] if pin else batch
@@ -204,9 +204,9 @@ def batches(
     first = start
     while first < stop:
         last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
-        keys = _Keys(order, range(first, last))
+        fetch, keys = _Fetch(dataset, order.seed, workers), _Keys(order, range(first, last))
         ahead = min(prefetch, last - first)  # a loader asks for so many at once, also where there are none
-        yield from from_workers(fetch, fetch.at_work, keys, workers=workers, prefetch=ahead, timeout=timeout, pin=pin)
+        yield from from_workers(fetch, keys, timeout, num_workers=workers, prefetch_factor=ahead, pin_memory=pin)
         first = last
 
 

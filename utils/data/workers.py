@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
@@ -20,29 +20,25 @@ EXIT_TIMEOUT = 5.0  # seconds to wait for a worker's exit code after its connect
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-def from_workers(
-    fetch: Dataset,
-    at_work: MutableSequence[int],
-    keys: Iterable,
-    *,
-    workers: int,
-    prefetch: int,
-    timeout: float,
-    pin: bool,
-) -> Iterator:
+def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> Iterator:
     """The batches of `keys`, in their order, fetched by processes that end with this generator.
 
-    at_work: the example that each worker fetches now, written by the worker; below 0 before its first.
+    fetch: answers a key with a batch; fetch.at_work holds the example that each worker is at, below 0 before its first.
+    options: of torch's DataLoader.
 
-    Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or `timeout` seconds pass.
+    Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or `timeout` seconds pass (0: never).
     """
-    at_work[:] = [-1] * workers
     processes: list[BaseProcess] = []
     loader = DataLoader(
-        fetch, batch_sampler=keys, collate_fn=_as_is, num_workers=workers, prefetch_factor=prefetch, pin_memory=pin,
-        timeout=HEARTBEAT, worker_init_fn=_ignore_stopping, multiprocessing_context=_context_listing(processes),
+        fetch,
+        batch_sampler=keys,
+        collate_fn=_as_is,
+        timeout=HEARTBEAT,
+        worker_init_fn=_ignore_stopping,
+        multiprocessing_context=_context_listing(processes),
         generator=torch.Generator(),  # else starting the loader draws from the global stream
-    )  # fmt: skip
+        **options,
+    )
     iterator, arrived, handler = None, 0, None
     try:
         iterator = _started(loader)
@@ -54,7 +50,7 @@ def from_workers(
         if iterator is not None:  # it ends its workers when nothing refers to it, so the traceback must not
             clear_frames(error.__traceback__)
         if isinstance(error, RuntimeError | OSError | EOFError):
-            raise _explained(error, processes, at_work, arrived) from error
+            raise _explained(error, processes, fetch.at_work, arrived) from error
         raise
     finally:
         iterator = None
@@ -109,7 +105,7 @@ def _explained(error: Exception, processes: list, at_work: Sequence[int], arrive
                 f"a worker ended ({end}) {place}: fetch it by hand, or train with workers=0, to see why. If memory ran "
                 "out, use fewer workers"
             )
-    return RuntimeError(f"{workers} workers failed ({text}): use fewer, or workers=0")
+    return RuntimeError(f"{workers} workers failed ({text}): use fewer, or workers=0 to see why")
 
 
 def _context_listing(processes: list[BaseProcess]) -> BaseContext:
@@ -138,7 +134,6 @@ def _ignore_stopping(worker: int) -> None:
     """Ctrl-C and a scheduler's SIGTERM reach the workers too, which the loop needs to finish its step."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
 def _as_is(batch: object) -> object:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from utils.data.permutation import permuted
-from utils.data.workers import FAILED, begin_worker, context_of_workers, from_workers
+from utils.data.workers import FAILED, from_workers
 from utils.device import rng_state, set_rng_state
 
 CPU = torch.device("cpu")
@@ -195,8 +195,8 @@ def batches(
 
     Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or the time is over.
     """
-    fetch = _Fetch(dataset, order.seed, workers)
     if workers == 0:
+        fetch = _Fetch(dataset, order.seed)
         for step in range(start, stop):
             batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
             yield [part.pin_memory() if part.device == CPU else part for part in batch] if pin else batch
@@ -204,24 +204,10 @@ def batches(
     first = start
     while first < stop:
         last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
-        loader = DataLoader(
-            fetch,
-            batch_sampler=_Keys(order, range(first, last)),
-            num_workers=workers,
-            prefetch_factor=min(prefetch, last - first),  # a loader asks for so many at once, also where there are none
-            collate_fn=_as_is,
-            timeout=timeout,
-            pin_memory=pin,
-            worker_init_fn=begin_worker,
-            multiprocessing_context=context_of_workers(),
-            generator=torch.Generator(),  # else starting the loader draws from the global stream
-        )
-        yield from from_workers(loader, fetch.at_work)
+        fetch, keys = _Fetch(dataset, order.seed, workers), _Keys(order, range(first, last))
+        ahead = min(prefetch, last - first)  # a loader asks for so many at once, also where there are none
+        yield from from_workers(fetch, keys, timeout, num_workers=workers, prefetch_factor=ahead, pin_memory=pin)
         first = last
-
-
-def _as_is(batch):
-    return batch
 
 
 def require_dataset(data: object, name: str) -> None:

@@ -785,7 +785,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_the_workers_of_a_cluster_make_the_same_gradebook_byte_for_byte(tmp_path):
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install -r tests/cluster/requirements.txt")
+    pytest.importorskip("dask", reason="Dask is not installed: tests/course/grading/cluster/requirements.txt")
     (tmp_path / "in").mkdir()
     for number in range(4):
         book = with_cells(load(LAB), {"mine": f"number = {number}"} | ({} if number else {"code-swap": "1 / 0"}))

@@ -1,6 +1,7 @@
 """Worker processes: an error names the example when one fails; Ctrl-C and SIGTERM are the loop's; no worker stays."""
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -48,7 +49,10 @@ def plain_data(examples: int) -> TensorData:
 def no_worker_stays():
     before = set(multiprocessing.active_children())
     yield
-    assert set(multiprocessing.active_children()) <= before
+    stayed = set(multiprocessing.active_children()) - before
+    for process in stayed:
+        process.join(5)  # a killed one needs a moment
+    assert not any(process.is_alive() for process in stayed)
 
 
 def run_out_of_memory():
@@ -188,7 +192,9 @@ def test_too_many_processes(monkeypatch):
     with pytest.raises(RuntimeError, match=told) as holds_the_iterator:
         fetch_all(plain_data(8))
     started[0].join(30)
-    assert started[0].exitcode == -signal.SIGKILL and holds_the_iterator.tb
+    assert started[0].exitcode == -signal.SIGKILL
+    del holds_the_iterator
+    gc.collect()  # torch warns of it here, and not in another test
 
 
 FEW_FILES = """
@@ -303,15 +309,19 @@ def test_workers_end_when_their_parent_is_killed():
 
 
 STARTED = """
-import multiprocessing, sys
+import multiprocessing, os, signal, sys
 import torch
 from utils.data.order import Order, batches
 from utils.data import TensorData
 
 if __name__ == "__main__":
     multiprocessing.set_start_method(sys.argv[1])
-    data = TensorData(torch.arange(8.0)[:, None], torch.arange(8))
-    print([y.tolist() for _, y in batches(data, Order(8, 4, shuffle=False), 0, 2, workers=2)])
+    multiprocessing.Process(target=int).start()  # if by a server, it is there before any signal is blocked
+    stream = batches(TensorData(torch.arange(400.0)[:, None], torch.arange(400)), Order(400, 4), 0, 100, workers=2)
+    first = [next(stream), next(stream)]  # from each worker one
+    for worker in multiprocessing.active_children():
+        os.kill(worker.pid, signal.SIGTERM)
+    print(sorted(i for _, y in [*first, *stream] for i in y.tolist()) == list(range(400)))
 """
 
 
@@ -322,4 +332,4 @@ def test_workers_may_be_started_in_any_way(tmp_path, method):
     command = [sys.executable, str(tmp_path / "started.py"), method]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.stdout == "[[0, 1, 2, 3], [4, 5, 6, 7]]\n", done.stderr
+    assert done.stdout == "True\n", done.stderr

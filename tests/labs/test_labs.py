@@ -14,6 +14,7 @@ def test_solution_passes_whatever_the_seed(lab):
     assert [failing(lab, {}, seed=seed) for seed in (0, 987_654_321)] == [{}, {}]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @each_lab
 def test_solution_passes_across_a_boundary(lab, worker):

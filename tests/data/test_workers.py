@@ -90,9 +90,25 @@ def test_the_error_names_the_example_of_a_worker_that(trouble, told):
     ids=["ends", "hangs"],
 )
 def test_a_worker_in_trouble_before_its_first_example(monkeypatch, trouble, told):
-    monkeypatch.setattr(utils.data.workers, "_ignore_stopping", trouble)
+    monkeypatch.setattr(utils.data.workers, "_begin", trouble)
     with pytest.raises(RuntimeError, match=told):
         fetch_all(plain_data(8), timeout=1)
+
+
+def test_a_worker_that_hangs_is_waited_for_once(monkeypatch):
+    """So that Ctrl-C does not take longer than it must."""
+    join, in_vain = BaseProcess.join, []
+
+    def noted(process, timeout=None):
+        join(process, timeout)
+        if process.exitcode is None:
+            in_vain.append(process)
+
+    monkeypatch.setattr(BaseProcess, "join", noted)
+    stream = batches(Troubled(lambda: time.sleep(1000)), Order(8, 2, shuffle=False), 0, 4, workers=2)
+    next(stream)
+    stream.close()
+    assert len(in_vain) == 1
 
 
 class ExitsAtOnce(TensorData):
@@ -283,29 +299,37 @@ def end_of(command: list[str]) -> tuple[int, str]:
 
 
 KILLED = """
-import os, signal
+import os, signal, sys
+from multiprocessing.process import BaseProcess
 import torch
 from utils.data.order import Order, batches
 
-parent = os.getpid()
+parent, when = os.getpid(), sys.argv[1]
 
 class Kills:
     def __len__(self):
         return 64
 
     def __getitem__(self, index):
-        if index == 16:
+        if index == 16 and when == "later":
             os.kill(parent, signal.SIGKILL)
         return torch.zeros(3), index
 
+def start_and_kill(process, start=BaseProcess.start):
+    start(process)
+    os.kill(parent, signal.SIGKILL)
+
+if when == "while it starts them":
+    BaseProcess.start = start_and_kill
 for _ in batches(Kills(), Order(64, 4, shuffle=False), 0, 16, workers=2):
     pass
 """
 
 
 @pytest.mark.slow
-def test_workers_end_when_their_parent_is_killed():
-    assert end_of([sys.executable, "-c", KILLED])[0] == -signal.SIGKILL
+@pytest.mark.parametrize("when", ["while it starts them", "later"])
+def test_workers_end_when_their_parent_is_killed(when):
+    assert end_of([sys.executable, "-c", KILLED, when])[0] == -signal.SIGKILL
 
 
 STARTED = """

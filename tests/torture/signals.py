@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 
 from helpers.resumable_run import same
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torture.kill import STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, train_prepared
@@ -172,14 +171,15 @@ def _preempted_twice(one: Try) -> bool:
 
 def _sigint(one: Try) -> bool:
     """Ctrl-C, in a save or anywhere, sometimes again while it cleans up: a terminal sends it to the workers too."""
-    interrupt = partial(_send_myself, signal.SIGINT)
-    again = partial(call_before, _MultiProcessingDataLoaderIter, "_mark_worker_as_unavailable", 0, interrupt)
-    prepare = one.draw.choice((_nothing, again))
     if one.draw.random() < 0.5:
         instant = (one.draw.randrange(12), one.draw.randrange(one.lines), signal.SIGINT)
-        code = one.ended(one.start(prepare, signal_in_save=instant))
+        code = one.ended(one.start(signal_in_save=instant))
     else:
-        code = one.ended(one.start_and_wait(prepare), signal.SIGINT, alone=False)
+        victim = one.start_and_wait()
+        if one.draw.random() < 0.5:
+            os.killpg(victim.pid, signal.SIGINT)
+            time.sleep(one.draw.random() * STEP_SECONDS)
+        code = one.ended(victim, signal.SIGINT, alone=False)
     if code == 0:
         return False
     if code not in (1, -signal.SIGINT):

@@ -1,12 +1,13 @@
 """Worker processes that fetch batches: torch's DataLoader, and errors that name the example."""
 
 import math
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from multiprocessing import get_context
+from multiprocessing import get_context, get_start_method, parent_process
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from traceback import clear_frames
@@ -34,7 +35,7 @@ def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> I
         batch_sampler=keys,
         collate_fn=_as_is,
         timeout=HEARTBEAT,
-        worker_init_fn=_ignore_stopping,
+        worker_init_fn=_begin,
         multiprocessing_context=_context_listing(processes),
         generator=torch.Generator(),  # else starting the loader draws from the global stream
         **options,
@@ -130,10 +131,12 @@ def _on_sigchld(handler: object) -> object:
     return None
 
 
-def _ignore_stopping(worker: int) -> None:
-    """Ctrl-C and a scheduler's SIGTERM reach the workers too, which the loop needs to finish its step."""
+def _begin(worker: int) -> None:
+    """Ignore Ctrl-C and a scheduler's SIGTERM, which reach a worker too: the loop needs it to finish its step."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
+    if get_start_method() != "forkserver" and os.getppid() != parent_process().pid:
+        os._exit(1)  # the parent was killed meanwhile; torch would take the process that adopts orphans for it
 
 
 def _as_is(batch: object) -> object:

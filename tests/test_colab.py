@@ -232,7 +232,7 @@ def test_without_an_address_there_is_no_link_to_colab(tmp_path):
 @pytest.mark.parametrize("name", ["course", "https://github.com/a/b", "a/b/c", "a b/c", 'a/"b', "/b"])
 def test_what_is_no_repository_is_refused(name, tmp_path):
     (tmp_path / "pyproject.toml").write_text("")
-    with pytest.raises(ValueError, match="is no repository: name it as owner/name"):
+    with pytest.raises(ValueError, match="is not a repository: name it as owner/name"):
         colab_links.badges(name, tmp_path)
     assert (tmp_path / "pyproject.toml").read_text() == ""
 

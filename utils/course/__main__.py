@@ -20,7 +20,7 @@ from utils.course.site.readme_figures import figures
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
-A survivor is either a claim that nobody proves, then sharpen the proof; or code that the claim does not need, then remove
+A survivor is either a claim without a proof, then sharpen the proof; or code that the claim does not need, then remove
 it; or equivalent, then copy its entry from build/strength/<lecture>.toml to tests/strength/{strength.EQUIVALENT} and
 give the reason. An entry goes stale, and is reported, when its cell changes. A crash is no proof either: it does not count.
 A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that nobody has worked on, or
@@ -30,7 +30,7 @@ for the ledger.
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv`. Returns 0 if all is well, 1 if something is red, 2 for a wrong call."""
+    """Run the command line `argv`. Returns 0 for success, 1 for a failure, 2 for a wrong call."""
     args = _parser().parse_args(argv)
     try:
         return args.command(args)

@@ -23,7 +23,7 @@ STRENGTH_HELP = f"""
 A survivor is either a claim without a proof, then sharpen the proof; or code that the claim does not need, then remove
 it; or equivalent, then copy its entry from build/strength/<lecture>.toml to tests/strength/{strength.EQUIVALENT} and
 give the reason. An entry goes stale, and is reported, when its cell changes. A crash is no proof either: it does not count.
-A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that nobody has worked on, or
+A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that was not used before, or
 with --all. Work on one proof with --cell proof-1-3; then measure the lecture, which stores tests/strength/<lecture>.json
 for the ledger.
 """
@@ -141,9 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--full", action="store_true", help="the long form of the lectures: all seeds, all epochs")
     command.add_argument("--again", action="store_true", help="also what the receipt has already")
-    command.add_argument(
-        "--limit", type=_count, help="seconds after which nothing runs on; the same call goes on later"
-    )
+    command.add_argument("--limit", type=_count, help="stop after this many seconds; the same call continues later")
     command.add_argument(
         "--jobs",
         type=_count,

@@ -92,7 +92,7 @@ def execute_and_judge(
 ) -> tuple[ledger.Result, Lecture | None]:
     """Execute one notebook in its own process, to `output`; returns its result and the notebook with outputs, if any.
 
-    The process joins `workers` while it runs: whoever kills it there ends the notebook.
+    The process is in `workers` while it runs; killing it there ends the notebook.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     output.unlink(missing_ok=True)

@@ -413,7 +413,7 @@ def _nearest(value: Fraction | float, form: NumberFormat, cut: bool) -> int:
 
 
 def _decoded(code: int, form: NumberFormat) -> Fraction | float:
-    """The number that a code without its sign stands for; code -1 is the number below zero."""
+    """The number with this code, without its sign; code -1 is the number below zero."""
     if code < 0:
         return -_decoded(-code, form)
     if code > _last(form):

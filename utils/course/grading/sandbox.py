@@ -1,7 +1,7 @@
 """Sandbox for a student's process: limits what it may read, write, start, use and reach. Linux; each layer best effort.
 
 `unshared` gives it process numbers, a network (an empty one), shared memory and mounts of its own; `locked_in` takes the
-rest away. Both return what each layer came to, "on" or the reason why not, for the gradebook to record.
+rest away. Both return the state of each layer, "on" or the reason why not, which the gradebook records.
 """
 
 import ctypes
@@ -97,7 +97,7 @@ def mounts_of_its_own(
     """Process 1 of a new namespace: its own /proc and /dev/shm, `hidden` folders empty, `sockets` of others out of reach.
 
     `work` becomes a file system of limits.disk bytes that is gone with the process, however deep or hidden its files are.
-    Where this is root, about to become somebody else, a folder that only root may enter is replaced by one that has nothing
+    If this is root, about to become another user, a folder that only root may enter is replaced by one that has nothing
     but what is `needed` of it, such as an interpreter in root's home.
     """
     safe = MS_NOSUID | MS_NODEV
@@ -153,10 +153,10 @@ def open_sockets() -> list[Path]:
 def locked_in(
     work: Path, readable: Sequence[Path], limits: Limits, user: int, writable: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """Give up being root, more than `limits`, capabilities, files but `readable` ones (`work` and `writable` to write), TCP,
-    and the system calls that no lab needs, other networks' sockets among them.
+    """Drop root, capabilities, TCP, system calls that no lab needs and sockets of other networks; apply `limits`; allow only
+    `readable` files, and writing in `work` and `writable`.
 
-    user: who to become, if this is root. None of it can be taken back, by this process or by any that it starts.
+    user: the user to become, if this is root. Neither this process nor its children can undo any of it.
     """
     states = {"user": _become(user, work)}
     states["limits"] = _limited(limits)

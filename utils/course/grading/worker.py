@@ -1,6 +1,6 @@
 """The worker process, which runs a student's code, and its keeper: forked from a clean process, sandboxed, killed together.
 
-It runs the notebook's cells in a plain namespace and then answers questions. Nothing it says is believed beyond that.
+It runs the notebook's cells in a plain namespace and then answers questions. Nothing else that it says is trusted.
 """
 
 import os
@@ -148,11 +148,11 @@ def _within(cage: Cage, root: int, outside: int, spent: dict[int, float]) -> boo
 
 def _family(root: int) -> list[int]:
     """The processes below `root`, with it; all that /proc shows, where it is the worker's own, which does not show us."""
-    everybody = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     if not os.path.exists("/proc/self"):
-        return everybody
+        return pids
     children: dict[int, list[int]] = {}
-    for pid in everybody:
+    for pid in pids:
         children.setdefault(_parent_of(pid), []).append(pid)
     found = [root]
     for pid in found:

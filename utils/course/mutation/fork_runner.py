@@ -3,8 +3,8 @@
     python -m utils.course.mutation.fork_runner < PLAN
 
 executes `cells` in order in this process. Before the cell that a trial names it forks: the child executes the trial's
-source in the cell's place, then the cells that the trial lists, and says how that ended; the parent has not seen the
-change, and finds its folder of temporary files as it was. One trial runs at a time. The plan is JSON:
+source in the cell's place, then the cells that the trial lists, and reports how that ended. The parent does not see the
+change, and its folder of temporary files is restored. One trial runs at a time. The plan is JSON:
 
     {"cells": [{"id", "source"}], "trials": [{"trial", "at", "source", "lines", "then", "limit"}], "trials_only", "memory",
      "not_verified"}
@@ -14,9 +14,9 @@ changed statement; limit in seconds; memory in bytes that a trial may allocate. 
 and for each trial. With trials_only the run ends with the last trial. A cell that prints a line that starts with
 not_verified says that its proof cannot run here.
 
-A trial is killed by an assert, or it survives, or it crashes; it is stillborn if Python or torch refuses the changed
-statement itself (a wrong type, a bad value) or, there or later on, a size that does not fit its neighbours: then there is
-no value that an assert could look at.
+A trial is killed by an assert, or it survives, or it crashes. It is stillborn if Python or torch refuses the changed
+statement itself (a wrong type, a bad value), or if there or later a size does not match: then there is no value that an
+assert could check.
 
 Cells are executed by plain `exec`, without IPython: an assert says the same there, and a fork of a process without
 a kernel's threads is safe. torch's backward works in the child (torch renews its engine there). What does not work is a

@@ -1,6 +1,6 @@
 """Run lectures and solutions on this machine's GPU, and save the results as a receipt.
 
-The receipt is written anew after each notebook, so that nothing is lost when time runs out: the same call goes on where the
+The receipt is rewritten after each notebook, so that nothing is lost when time runs out: the same call continues where the
 last one stopped. What the receipt already has, of the same code and from the same versions, is left alone.
 
 Lectures with proofs for a GPU run one at a time, since some of these compare times; all others share the machine first.
@@ -179,9 +179,9 @@ def _report(work: Certifier, books: list[Lecture]) -> int:
     red = [book.name for book in books if is_red(receipt, book)]
     parts = [table(receipt, *notebooks()), ledger.failures(results), ledger.unverified(results)]
     if red:
-        parts.append(f"failed: {', '.join(red)}; such runs anew once its code has changed, or with --again")
+        parts.append(f"failed: {', '.join(red)}; these run again when their code has changed, or with --again")
     if left:
-        parts.append(f"left to run, {len(left)} of {len(books)}, the same call goes on there: {', '.join(left)}")
+        parts.append(f"left to run, {len(left)} of {len(books)}, the same call continues there: {', '.join(left)}")
     print("\n" + "\n\n".join(part for part in [*parts, f"receipt {receipt.path}"] if part))
     return 1 if left or red else 0
 

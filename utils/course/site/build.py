@@ -20,7 +20,7 @@ from utils.figures.numbers import duration
 LABS = ROOT / "labs"
 SEEN = CLASSES | {STALE: "stale"}
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
-# What is told: perhaps a question in italics, one quotation or two, and perhaps the rest of their sentence.
+# A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
 TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(?:[,:].*?\.(?=\s+[A-Z]))?)\s*(.*)')
 
 

@@ -87,7 +87,7 @@ def _stands(words: str, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as Python writes it, and an example: what it gives stands in the claim, shown in the claim's own unit.
+    """A formula in Python, and an example: the claim contains the example's result, in the claim's own unit.
 
     values: of the names in the formula. unit: how many of the result make one of the claim's unit; shown: its format.
     """

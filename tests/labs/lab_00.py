@@ -272,7 +272,7 @@ wrong(
         fits = gpus * memory // 16
         return {"compute": compute, "memory": fits, "binds": "compute" if compute < fits else "memory"}
     """,
-    says=["something that has 'by compute'"],
+    says=["that has 'by compute'"],
 )
 wrong(
     "of one gpu",

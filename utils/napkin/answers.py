@@ -1,7 +1,7 @@
-"""What the calculators answer: seven pure functions of what a person sets, with napkin's formulas and facts' numbers.
+"""The calculators' answers: seven pure functions of the user's inputs, with napkin's formulas and facts' numbers.
 
 Each returns a frozen dataclass of numbers, and its `words`: sentences, the answer first. A count or an amount may be a
-number or what a person types: "8B", "1.5e9", "1,024". What has no answer raises ValueError or LookupError, in words.
+number or a typed text: "8B", "1.5e9", "1,024". Inputs without an answer raise ValueError or LookupError, in words.
 """
 
 import math
@@ -23,22 +23,22 @@ from utils.facts import (
 )
 from utils.figures.numbers import byte_size, duration, prefixed, short_count
 
-LARGEST = 30  # powers of ten up to which a count or an amount is taken
+LARGEST = 30  # largest power of ten of a count or an amount
 POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,6})?) ?([kmbt]?)", re.I)
 MOST_AXES, MOST_ELEMENTS = 8, 2**63 - 1  # torch counts elements in 64 bits
-# What a matmul's precision is stored as.
+# The dtype in which each precision of a matmul is stored.
 STORED_AS = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STORED_AS |= {"fp8": "float8_e4m3fn"}
 RECOMPUTE = ("none", "selective", "full")
 SIXTEEN_BITS = ("mixed adamw", "autocast", "pure bf16")  # recipes whose activations have 16 bits
 
 
-# Reading what a person sets, writing what they get
+# Reading inputs, writing answers
 
 
 def amount(name: str, value: float | str) -> float:
-    """The number that `value` means. ValueError, in words, for what is none, or more than 1e30."""
+    """The number that `value` means. ValueError, in words, if it is not a number, or is above 1e30."""
     number = _number(name, value)
     return int(number) if number == int(number) else float(number)
 
@@ -123,7 +123,7 @@ class TrainingTime:
 
 
 def training_time(parameters, tokens, gpu: str, gpus, mfu, dollars_per_hour) -> TrainingTime:
-    """How long and how dear a run is by 6 N D, at a utilisation of `mfu` of the dense bf16 peak.
+    """Duration and cost of a run by 6 N D, at a utilisation of `mfu` of the dense bf16 peak.
 
     parameters, tokens, gpus: counts; gpu: a name in facts.PROCESSORS; dollars_per_hour: of one GPU.
     """
@@ -190,7 +190,7 @@ class Storage:
 
 
 def storage(shape: str | tuple[int, ...], dtype: str, transposed: bool = False, start=0, step=1) -> Storage:
-    """How a new tensor of `shape` lies in memory, seen through a view: its last two axes swapped if `transposed`, then
+    """The memory layout of a new tensor of `shape`, seen through a view: its last two axes swapped if `transposed`, then
     of the last axis every `step`-th element from `start` on.
 
     shape: sizes, or as typed: "4, 6". dtype: a name in napkin.DTYPE_BYTES.
@@ -242,7 +242,7 @@ def _sizes(shape: str | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_contiguous(shape: list[int], stride: list[int]) -> bool:
-    """Whether walking the view in order walks the storage place by place; an axis of one element takes no step."""
+    """Whether the view visits the storage element by element in order; an axis of size 1 does not matter."""
     expected = 1
     for size, step in zip(reversed(shape), reversed(stride), strict=True):
         if size > 1 and step != expected:
@@ -256,7 +256,7 @@ def _is_contiguous(shape: list[int], stride: list[int]) -> bool:
 
 @dataclass(frozen=True)
 class StoredNumber:
-    """What a format holds of a typed number; exact values as fractions, special ones as inf, -inf or nan.
+    """A typed number stored in a format; exact values are fractions, special ones inf, -inf or nan.
 
     bits: of the format alone (tf32: its 19), sign first. below, above: the numbers of the format around the stored one.
     limits: of every format, (smallest, smallest normal, largest).
@@ -274,7 +274,7 @@ class StoredNumber:
 
     @property
     def error(self) -> Fraction | float:
-        """Stored less typed: 0 if both are the same infinity, inf or nan if one is."""
+        """Stored minus typed: 0 if both are the same infinity, inf or nan if one is."""
         if isinstance(self.exact, Fraction) and isinstance(self.stored, Fraction):
             return self.stored - self.exact
         return Fraction(0) if self.stored == self.exact else float(self.stored) - float("inf") * _sign(self.exact)
@@ -383,7 +383,7 @@ def _last(form: NumberFormat) -> int:
 
 
 def _edge(form: NumberFormat) -> Fraction:
-    """What lies above it has overflowed: half a step above the largest number."""
+    """The overflow limit: half a step above the largest number. Larger values overflow."""
     last = _decoded(_last(form), form)
     return last + (last - _decoded(_last(form) - 1, form)) / 2
 
@@ -398,7 +398,7 @@ def _rounded(value: Fraction | float, form: NumberFormat) -> int:
 
 
 def _nearest(value: Fraction | float, form: NumberFormat, cut: bool) -> int:
-    """The code of the nearest number of the format, of two as near the even one; with `cut` of the one below."""
+    """The code of the nearest number of the format, ties to even; with `cut`, of the next one below."""
     beyond = _last(form) + (1 if form.infinities else 0)
     if value == math.inf:
         return beyond
@@ -413,7 +413,7 @@ def _nearest(value: Fraction | float, form: NumberFormat, cut: bool) -> int:
 
 
 def _decoded(code: int, form: NumberFormat) -> Fraction | float:
-    """The number that a code without its sign stands for; code -1 is the number below zero."""
+    """The number with this code, without its sign; code -1 is the number below zero."""
     if code < 0:
         return -_decoded(-code, form)
     if code > _last(form):
@@ -435,7 +435,7 @@ def _limits(form: NumberFormat) -> tuple[float, float, float]:
 
 
 def decimal(value: Fraction | float) -> str:
-    """All digits of a stored number where there are at most 20, else 17 of them and an ellipsis."""
+    """All digits of a stored number if there are at most 20, otherwise 17 of them and an ellipsis."""
     if not isinstance(value, Fraction):
         return str(value)
     exact = Decimal(float(value)).normalize()
@@ -445,7 +445,7 @@ def decimal(value: Fraction | float) -> str:
 
 
 def _scientific(value: Fraction) -> str:
-    """Three digits, also of what no float can hold."""
+    """Three digits, even of numbers outside the range of float."""
     return f"{Decimal(value.numerator) / Decimal(value.denominator):.3g}"
 
 
@@ -520,7 +520,7 @@ class Parameters:
 
     @property
     def same_as(self) -> str:
-        """The known models of exactly these parts."""
+        """The known models with exactly these parts."""
         return ", ".join(name for name, parts in self.known.items() if parts == self.parts)
 
     @property
@@ -597,7 +597,7 @@ def keys_that_follow(heads, kv_heads, before) -> int | None:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on each GPU by part, for the stage that is set and for all of them; limit: of one GPU."""
+    """Bytes on each GPU by part, for the chosen stage and for all stages; limit: bytes of one GPU."""
 
     model: str
     gpu: str
@@ -648,7 +648,7 @@ class Memory:
 
 
 def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, recompute: str) -> Memory:
-    """What training one of facts.MODELS takes on each of `gpus`, data-parallel.
+    """Memory for training one of facts.MODELS on each of `gpus`, data-parallel.
 
     recipe: of napkin.RECIPES; stage: of ZeRO, 0 for none; batch: texts on each GPU at once, of `tokens` tokens each;
     recompute: "none", "selective" (no scores of attention are kept) or "full" (a layer's input alone, and one layer whole
@@ -691,7 +691,7 @@ def _activations(shape: ModelShape, recipe: str, batch: int, tokens: int, recomp
 
 @dataclass(frozen=True)
 class Scaling:
-    """A budget of FLOPs shared out between parameters and tokens: at its best, and for a model that is set."""
+    """A budget of FLOPs divided between parameters and tokens: optimally, and for a chosen model."""
 
     gpu: str
     gpus: int

@@ -29,12 +29,12 @@ A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCE
 NOTE = "Run this cell in JupyterLab or Colab to set it yourself."
 
 
-# What can be set
+# Inputs
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A count or an amount over several powers of `base`: a logarithmic slider, and a box to type in."""
+    """A count or an amount over several powers of `base`: a logarithmic slider and a text box."""
 
     name: str
     label: str
@@ -63,7 +63,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several; options: what is written -> what it stands for."""
+    """A choice; options: label -> value."""
 
     name: str
     label: str
@@ -100,14 +100,14 @@ def _described(label: str, width: str) -> dict:
 
 
 class ScaleControl(widgets.HBox):
-    """A slider and a box that follow each other; what stands in the box is what counts, and is the `value`."""
+    """A slider and a text box that follow each other; the text in the box is the `value`."""
 
     value = Unicode()
 
     def __init__(self, scale: Scale, value: object):
         self.scale, self.step = scale, 0.05 if scale.base == 10 else 1
-        self.place = 0  # of the slider, in steps from its lower end
-        self.stop: Callable[[float], str] = written  # what to write when the slider is moved to a number
+        self.place = 0  # position of the slider, in steps from its lower end
+        self.stop: Callable[[float], str] = written  # the text for a number of the slider
         span = {"min": scale.low, "max": scale.high, "step": self.step}
         described = _described(scale.label, "290px")
         self.slider = widgets.FloatLogSlider(value=1, base=scale.base, readout=False, **span, **described)
@@ -119,14 +119,14 @@ class ScaleControl(widgets.HBox):
         self.value = str(value)
 
     def _write(self, change: dict) -> None:
-        """Write where the slider was moved to. A browser puts it on a step and says so, which is no move."""
+        """Write the slider's number into the box. Ignores a browser's report that it rounded the slider to a step."""
         place = self._place_of(change["new"])
         if place != self.place:
             self.box.value = self.stop(self._there(place))
             self.slider.value = self._there(self.place)  # where it stopped, also if that is where it was
 
     def _follow(self, change: dict) -> None:
-        """Put the slider where the box says, as near as it goes; it stays where that is no number."""
+        """Move the slider as near as possible to the box's number; if the box has no number, leave it."""
         try:
             number = answers.amount(self.scale.name, change["new"])
         except ValueError:
@@ -143,17 +143,17 @@ class ScaleControl(widgets.HBox):
 
 
 def written(number: float) -> str:
-    """Three digits of a slider's number, 8.91B, but powers of two below a million with all of theirs, 131,072."""
+    """A slider's number with three digits, 8.91B; powers of two below a million with all digits, 131,072."""
     exact = number < 10**6 and math.log2(number).is_integer()
     return short_count(number if exact else float(f"{number:.3g}"))
 
 
-# The seven
+# The seven calculators
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A calculator: a pure function, its picture, what is set, and states to start from, the first one at first.
+    """A calculator: a pure function, its picture, its inputs, and named states; it starts in the first.
 
     presets: what each is called -> arguments of `answer`, all of them.
     stop: what to write when an argument's slider is moved to a number, given what is set.
@@ -454,14 +454,14 @@ class State:
 
 
 def find(name: str) -> Spec:
-    """The calculator of that name, or LookupError with all names."""
+    """The calculator with that name. Raises LookupError, with all names, for another."""
     if name not in CALCULATORS:
         raise LookupError(f"no calculator {name!r}: one of {', '.join(CALCULATORS)}")
     return CALCULATORS[name]
 
 
 def state(calculator: str, inputs: dict, name: str = OWN) -> State:
-    """What the calculator says and draws for `inputs`, all of its arguments; nonsense is answered in words."""
+    """The answer and the picture for `inputs`, all of its arguments; for invalid inputs, the reason in words."""
     spec = find(calculator)
     try:
         answer = spec.answer(**inputs)
@@ -471,18 +471,18 @@ def state(calculator: str, inputs: dict, name: str = OWN) -> State:
 
 
 def states(calculator: str) -> list[State]:
-    """The calculator's states that have a name, in order, the first one as it starts."""
+    """The calculator's named states, in order; it starts in the first."""
     return [state(calculator, inputs, name) for name, inputs in find(calculator).presets.items()]
 
 
 def answer_html(words: tuple[str, ...]) -> str:
-    """The words of an answer: what was asked for in bold, then the rest."""
+    """The words of an answer: the result in bold, then the rest."""
     first, *rest = (html.escape(line) for line in words)
     return f"<p><strong>{first}</strong></p>" + (f"<p>{'<br>'.join(rest)}</p>" if rest else "")
 
 
 def picture_html(shown: State) -> str:
-    """The picture as an image that is in the page itself, "" if there is none."""
+    """The picture as an inline image, "" if there is none."""
     if shown.figure is None:
         return ""
     png, size = io.BytesIO(), shown.figure.get_size_inches() * shown.figure.dpi
@@ -496,7 +496,7 @@ def picture_html(shown: State) -> str:
 
 
 class Calculator(widgets.VBox):
-    """The sliders, and below them the answer and its picture, brought up to date whenever something is set."""
+    """The sliders, and below them the answer and its picture, updated after every change."""
 
     def __init__(self, name: str):
         self.spec = find(name)
@@ -531,7 +531,7 @@ class Calculator(widgets.VBox):
 
     @property
     def inputs(self) -> dict:
-        """What is set now, a browser's own rounding taken off."""
+        """The current inputs, without a browser's rounding."""
         values = {name: control.value for name, control in self.controls.items()}
         return {name: round(value, 9) if isinstance(value, float) else value for name, value in values.items()}
 
@@ -542,7 +542,7 @@ class Calculator(widgets.VBox):
         self._tell()
 
     def _set(self, inputs: dict) -> None:
-        """Set all of them, and answer none."""
+        """Set all inputs without computing an answer in between."""
         self.setting = True
         for name, value in inputs.items():
             self.controls[name].value = value

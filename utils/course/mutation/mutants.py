@@ -1,4 +1,4 @@
-"""Small changes of a lecture's code, one at a time, each of which some assert should notice.
+"""Small changes to a lecture's code, one at a time, each of which should make an assert fail.
 
 Changed are numbers (±1, ×2, the sign), operators, dtypes, True and False, and statements (left out). A `*` becomes `//` and
 a number stays of its kind, so that the mutant is another value more often than a type error.
@@ -51,11 +51,11 @@ CONVERSIONS = {"double": "float", "float": "double", "half": "bfloat16", "bfloat
 SHOWN = {"print", "display", "not_verified", "explain_asserts", "Code", "Markdown", "HTML", "sleep"}
 SEEDED = {"default_rng", "RandomState", "Random"}
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal", "raises"}
-# Names of how often something is timed and how long something is waited for.
+# Names of repetitions and waiting times.
 ARRANGED = {"seed", "seeds", "rounds", "repeats", "repetitions", "timeout", "patience", "pause"}
 HOUSEKEEPING = {"close", "flush", "fsync", "rmtree", "cleanup", "collect", "synchronize", "empty_cache", "terminate"}
 HOUSEKEEPING |= {"filterwarnings", "simplefilter", "kill", "join"}
-# Flags that raise or decode, and decide no value.
+# Flags that raise or decode, and do not change a value.
 REFUSALS = {("zip", "strict"), ("run", "check"), ("run", "text"), ("run", "capture_output")}
 KEPT_WRAPPERS = {"raises", "catch_warnings", "redirect_stdout", "redirect_stderr", "suppress"}
 LEFT_OUT_TAGS = {"parameters", "gpu", "full", "compiler"}  # a compiler would run for each change
@@ -69,7 +69,7 @@ class Mutant:
     source: str  # the whole cell, changed
     change: str  # the line's number in the cell and the line, the change marked in it: "3: x = [2 → 4] * y"
     touched: frozenset[str]  # the names after the cell whose values may differ
-    lines: tuple[int, int]  # first and last line of the changed statement, of its head if it has a body
+    lines: tuple[int, int]  # first and last line of the changed statement, or of its head if it has a body
 
     @property
     def cell_hash(self) -> str:
@@ -77,7 +77,7 @@ class Mutant:
 
 
 class Code:
-    """The code of a lecture that proves: its cells but for pictures that nothing needs and Colab's, their trees and names.
+    """The proving code of a lecture: all cells except unused pictures and Colab's, with their trees and names.
 
     Raises ValueError for a cell that is not plain Python.
     """
@@ -131,7 +131,7 @@ class Code:
 
 
 class Words:
-    """The functions that assert, as this lecture calls them."""
+    """The names under which this lecture calls functions that assert."""
 
     def __init__(self, trees: list[ast.Module]):
         self.modules = {"loop_checks", "checks"}
@@ -149,7 +149,7 @@ class Words:
             self.own |= {f.name for f in defined if self.asserts(f)}
 
     def is_check(self, node: ast.AST) -> bool:
-        """Whether the node is an assert itself, in one of its forms."""
+        """Whether the node is an assert statement or a call of a function that asserts."""
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Assert)
         named = node.func.args[0] if called_name(node.func) == "getattr" else node.func  # getattr(checks, name)(…)
@@ -175,7 +175,7 @@ def _mutants_of_cell(code: Code, position: int) -> Iterator[Mutant]:
     for statement in tree.body:
         touched = touched_by(tree, statement, code.imported)
         if position not in code.asserting and not code.users(position, touched):
-            continue  # shown, or unused: no assert can tell
+            continue  # printed or unused: no assert can notice
         changes = Changes(cell.source, code.words)
         changes.visit_top(statement, tree)
         for start, end, text in changes.found:
@@ -205,7 +205,7 @@ def _statement_at(source: str, line: int) -> tuple[int, int]:
 
 
 def _shape(source: str) -> str:
-    """What two sources share that are the same program; "" for one that is none."""
+    """A text that is equal for two sources of the same program; "" for a source that does not parse."""
     try:
         return ast.dump(ast.parse(source))
     except SyntaxError:
@@ -286,7 +286,7 @@ class Changes(ast.NodeVisitor):
             self._body(handler.body, set())
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts stay as they are."""
+        """Strings are not changed."""
 
     def visit_If(self, node: ast.If) -> None:
         taken = _branch(node.test)
@@ -315,7 +315,7 @@ class Changes(ast.NodeVisitor):
             bound |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
     def _leave_out(self, node: ast.stmt, bound: set[str]) -> None:
-        """Leave the statement out, unless that only makes a NameError; `bound`: the names that exist before it."""
+        """Leave the statement out, unless this only causes a NameError; `bound`: the names that exist before it."""
         if isinstance(node, ast.Assign):
             targets = [t for target in node.targets for t in getattr(target, "elts", [target])]
             names = {target.id for target in targets if isinstance(target, ast.Name)}
@@ -439,7 +439,7 @@ class Changes(ast.NodeVisitor):
 
 
 def _whole(node: ast.expr) -> int | None:
-    """The value of a positive whole number written out, 12 or 12.0; None for anything else."""
+    """The value of a literal positive whole number, 12 or 12.0; None for anything else."""
     value = node.value if isinstance(node, ast.Constant) else None
     return int(value) if type(value) in (int, float) and value > 0 and value % 1 == 0 else None
 

@@ -9,7 +9,7 @@ from utils.data.atomic_write import write_bytes
 
 
 def release(solutions: Path, labs: Path, *, check: bool = False) -> int:
-    """Write the starter of each notebook in `solutions` to `labs`, say which changed; with `check` only say it.
+    """Write the starter of each notebook in `solutions` to `labs` and report the changed ones; with `check` only report.
 
     Nothing is written if any solution is unfit. Returns 1 if `check` found a difference, or `labs` holds a notebook that no
     solution makes (it is left alone); else 0. Raises ValueError, naming file and cell, for an unfit solution.

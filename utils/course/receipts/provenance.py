@@ -1,4 +1,4 @@
-"""What a proof's verdict stands on: its own code, the statements of its lecture that it leans on, the modules it imports.
+"""What a proof's verdict depends on: its own code, the lecture's statements that it uses, the modules it imports.
 
 Each as a hash, so that a verdict kept from another machine can be told from one on code that has changed since. Pictures,
 prose, Colab's cell and statements that a proof does not lean on change none of them.
@@ -16,13 +16,13 @@ from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
 from utils.device import git
 
-ELSEWHERE = {"course", "figures"}  # parts of utils on which no verdict stands: the machinery, and the pictures
+ELSEWHERE = {"course", "figures"}  # parts of utils that no verdict depends on: the course commands and the pictures
 CODE = ("notebooks", "solutions", "utils")
-COMMITS = 200  # how far back code is looked for
+COMMITS = 200  # how many commits back find_commit searches
 
 
 def needs_of(lecture: Lecture) -> dict[str, str]:
-    """For each claim with a proof, its number and the hash of the statements before the proof that it leans on.
+    """For each claim with a proof, its number and the hash of the earlier statements that the proof uses.
 
     Raises ValueError for a cell that is not plain Python.
     """
@@ -59,7 +59,7 @@ def _one_by_one(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
 
 
 def modules_hash(lecture: Lecture) -> str:
-    """Of the modules of utils that a notebook imports, directly or through one another."""
+    """The hash of the modules of utils that a notebook imports, directly or indirectly."""
     proving = (cell for cell in lecture.code if not (is_calculator(cell) or is_colab(cell)))
     trees = [ast.parse(cell.source) for cell in proving]
     wanted = set().union(*map(_imported, trees))
@@ -73,7 +73,7 @@ def modules_hash(lecture: Lecture) -> str:
 
 @cache
 def _module(name: str) -> tuple[str, frozenset[str]]:
-    """The hash of a module, "loop.train" say, and those that it imports; nothing of a name that is no module."""
+    """The hash of a module, "loop.train" say, and of those that it imports; nothing for a name that is not a module."""
     place = ROOT / "utils" / name.replace(".", "/")
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     if not path.is_file():
@@ -125,7 +125,7 @@ def find_commit(code: str, root: Path) -> dict:
 
 
 def _code_in(commit: str, root: Path) -> str:
-    """What `code_of` is of the files of a commit."""
+    """`code_of` for the files of a commit."""
     listed = (git(root, "ls-tree", "-r", "-z", commit, "--", *CODE) or "").split("\0")
     lines = [line.split("\t", 1) for line in listed if line]
     return _of_blobs({path: words.split()[2] for words, path in lines})

@@ -123,7 +123,7 @@ def weights_are_tied(model: nn.Module, one: str, other: str) -> None:
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     a, b = parameters[one], parameters[other]
-    assert a is b, f"{one} and {other} are two tensors (equal values now: {torch.equal(a, b)})"
+    assert a is b, f"{one} and {other} are two tensors (equal at the moment: {torch.equal(a, b)})"
 
 
 # Optimizers and schedulers.

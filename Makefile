@@ -4,6 +4,7 @@ PYTHON ?= python3
 LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
+TESTS := -n 2 --dist worksteal --nbmake notebooks solutions tests
 
 .PHONY: run site test test-browser quick torture check lab release tidy badges figures image receipt wheels
 
@@ -13,11 +14,11 @@ run: $(READY)            ## execute the course, print the ledger, write build/
 site: $(READY)           ## the course as pages, build/site/index.html; runs it first where it has changed
 	$(BIN)/python -m utils.course site
 
-test: $(READY)           ## all tests, every lecture and every lab's solution included
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --nbmake notebooks solutions tests
+test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; under 15 minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly"
 
 quick: $(READY)          ## units and static checks, under two minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not browser and not nightly" tests
 
 test-browser: site       ## JupyterLab, the calculators and the site in a Chromium without a window; SHOTS=1 keeps pictures
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
@@ -26,9 +27,9 @@ test-browser: site       ## JupyterLab, the calculators and the site in a Chromi
 torture: $(READY)        ## the promises of the loop, under attack: a table
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture
 
-check: $(READY)          ## lint, format, then everything
+check: $(READY)          ## lint, format, then every test but those of a browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(MAKE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS)
 
 lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/utils/course/jupyter:$(JUPYTER_CONFIG_PATH)
 lab: $(READY)            ## open JupyterLab at the README, the index of it all

@@ -1,60 +1,45 @@
-"""The house stays in order: imports run one way, and the package is ours."""
+"""The house stays in order: few rooms, imports fall from one floor to the next, and one room draws."""
 
-import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from helpers.paths import ROOT
 
 import utils
 
-# The order to read them in; a module imports only those above it. utils/course is imported by nothing.
-# Pictures are a package of their own (utils/figures), which imports none of these, and which only calculators import.
-ORDER = (
-    "facts", "published", "napkin", "device", "ranks", "spread", "files", "folders", "data", "workers", "batches", "models",
-    "measure", "profiling", "compiling", "rehearsal", "timeline", "peak",
-    "config", "metrics", "shards", "checkpoint", "run", "guards", "suspects", "updates", "state", "watch", "refusals",
-    "loop", "__main__", "launch", "neighbours", "testbed", "checks", "loop_checks", "planted", "wire", "lab", "colab",
-    "answers", "calculators",
-)  # fmt: skip
+READING_PATH = {"train": 230, "optim": 110, "guards": 120, "state": 120, "metrics": 100}  # lines of each, at most
+LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-cache")
 
 
-def imported(path: Path) -> set[str]:
-    """The modules of utils that a file imports, also inside functions."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "utils":
-            rest = node.module.split(".")[1:]
-            names |= {rest[0]} if rest else {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            names.add("(relative)")
-        elif isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("utils.")}
-    return names
+def lint(folder: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(LINT, cwd=folder, capture_output=True, text=True)
 
 
-def arrows_up(order: list[str], imports: dict[str, set[str]]) -> list[tuple[str, str]]:
-    return [
-        (module, other)
-        for module, others in imports.items()
-        for other in others
-        if other not in order or order.index(other) >= order.index(module)
-    ]
+def test_imports_fall():
+    done = lint(ROOT)
+    assert done.returncode == 0, done.stdout
 
 
-def test_imports_run_downwards_only():
-    files = {path.stem: path for path in (ROOT / "utils").glob("*.py") if path.stem != "__init__"}
-    assert set(files) == set(ORDER)
-    imports = {name: imported(path) for name, path in files.items()}
-    assert {name for name, others in imports.items() if "figures" in others} == {"calculators"}
-    imports["calculators"].remove("figures")
-    assert arrows_up(ORDER, imports) == []
+@pytest.mark.parametrize(
+    ("module", "imports"),
+    [("facts.py", "from utils.loop import train"), ("data/order.py", "import utils.loop.guards"), ("new.py", "")],
+)
+def test_an_import_that_rises_is_seen(tmp_path, module, imports):
+    """Also inside a function; and a module that has no floor."""
+    for name in ("pyproject.toml", "utils"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    with open(tmp_path / "utils" / module, "a") as file:
+        file.write(f"\n\ndef later():\n    {imports or 'pass'}\n")
+    assert lint(tmp_path).returncode == 1
 
 
-def test_the_walk_sees_an_arrow_that_runs_up(tmp_path):
-    bad = tmp_path / "facts.py"
-    bad.write_text("def f():\n    from utils.loop import train\n    import utils.course.notebooks.ledger\n")
-    assert imported(bad) == {"loop", "course"}
-    assert arrows_up(ORDER, {"facts": imported(bad)}) != []
+def test_there_are_nine_rooms_and_six_modules():
+    entries = [path for path in (ROOT / "utils").iterdir() if path.name != "__pycache__" and path.suffix != ".md"]
+    assert sum(path.is_dir() for path in entries) <= 9 and sum(path.is_file() for path in entries) <= 6
 
 
 def test_only_figures_imports_matplotlib():
@@ -68,9 +53,9 @@ def test_only_calculators_imports_ipywidgets():
     assert importing == {"calculators.py"}
 
 
-def test_figures_import_nothing_but_their_style():
-    for path in (ROOT / "utils" / "figures").glob("*.py"):
-        assert imported(path) <= {"figures"}, path
+def test_the_loop_is_read_in_one_sitting():
+    lines = {name: len((ROOT / "utils" / "loop" / f"{name}.py").read_text().splitlines()) for name in READING_PATH}
+    assert sum(lines.values()) <= 700 and all(lines[name] <= most for name, most in READING_PATH.items()), lines
 
 
 def test_utils_is_this_package():

@@ -17,6 +17,8 @@ from utils.facts import gpt_shape
 from utils.loop import Config
 from utils.loop.metrics import cross_entropy_sum
 
+pytestmark = pytest.mark.nightly
+
 BENCH = Path(bench_gpu.__file__)
 CPU = torch.device("cpu")
 SHAPE = gpt_shape("small", 1, 32, 2, 16, "this test", 64)

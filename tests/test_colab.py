@@ -75,7 +75,7 @@ def test_where_all_is_there_nothing_is_installed(versions, capsys):
     assert versions[1] == [] and Path.cwd() == ROOT / "labs"
     assert os.environ["PYTHONPATH"] == f"{ROOT}{os.pathsep}/before"
     assert capsys.readouterr().out == (
-        f"torch {versions[0]['torch']} is here and stays. The course is tested with torch 2.11, 2.12 and 2.13.\n"
+        f"torch {versions[0]['torch']} is installed and stays. The course is tested with torch 2.11, 2.12 and 2.13.\n"
     )
 
 
@@ -85,8 +85,8 @@ def test_only_what_is_missing_is_installed_at_its_pin(versions, capsys):
     colab.prepare("notebooks")
     assert asked == [f"einops=={pin}"]
     printed = capsys.readouterr().out
-    assert f"pip installs what is missing here: einops=={pin}\n" in printed
-    assert re.search(r"other versions, and left alone: numpy 2\.0\.2 \(pinned: [\d.]+\)\.$", printed)
+    assert f"pip installs missing packages: einops=={pin}\n" in printed
+    assert re.search(r"other versions, and left unchanged: numpy 2\.0\.2 \(pinned: [\d.]+\)\.$", printed)
 
 
 @pytest.mark.parametrize("version", ["2.9.0+cu126", "2.14.0", "2.1.0"])
@@ -95,8 +95,8 @@ def test_an_untested_torch_is_named_and_stays(versions, capsys, version):
     told["torch"] = version
     colab.prepare("notebooks")
     assert asked == []
-    assert f"torch {version} is here and stays" in (printed := capsys.readouterr().out)
-    assert "tested with torch 2.11, 2.12 and 2.13: where a claim turns red, torch may have changed" in printed
+    assert f"torch {version} is installed and stays" in (printed := capsys.readouterr().out)
+    assert "tested with torch 2.11, 2.12 and 2.13: if a claim turns red" in printed
 
 
 def test_without_torch_nothing_is_touched(versions, tmp_path):
@@ -120,7 +120,7 @@ def test_where_pip_fails_its_words_are_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(
-        RuntimeError, match=r"(?s)could not install einops==0\.0\.7 beside what is here.*einops==0\.0\.7"
+        RuntimeError, match=r"(?s)could not install einops==0\.0\.7 beside the installed packages.*einops==0\.0\.7"
     ):
         colab.install(["einops==0.0.7"])
 
@@ -133,7 +133,7 @@ def test_nothing_that_is_there_gives_way_to_what_is_missing(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     call = [python, "-c", "from utils.colab import install; install(['missing==1.0'])"]
     done = subprocess.run(call, env=environment, capture_output=True, text=True)
-    assert "RuntimeError: pip could not install missing==1.0 beside what is here" in done.stderr
+    assert "RuntimeError: pip could not install missing==1.0 beside the installed packages" in done.stderr
     assert "einops==0.0.7" in done.stderr and own_packages(python) == set()
 
 
@@ -156,7 +156,7 @@ def test_what_notebooks_import_is_needed_and_pinned():
     packages = metadata.packages_distributions()
     found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
     assert {"torch", "einops"} <= found
-    brought = {"ipython", "pillow", "traitlets"}  # by the kernel, by Matplotlib, by ipywidgets
+    brought = {"filelock", "ipython", "pillow", "traitlets"}  # by torch, the kernel, Matplotlib, ipywidgets
     assert found - brought <= set(colab.NEEDED)
     assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
 
@@ -232,7 +232,7 @@ def test_without_an_address_there_is_no_link_to_colab(tmp_path):
 @pytest.mark.parametrize("name", ["course", "https://github.com/a/b", "a/b/c", "a b/c", 'a/"b', "/b"])
 def test_what_is_no_repository_is_refused(name, tmp_path):
     (tmp_path / "pyproject.toml").write_text("")
-    with pytest.raises(ValueError, match="is no repository: name it as owner/name"):
+    with pytest.raises(ValueError, match="is not a repository: name it as owner/name"):
         colab_links.badges(name, tmp_path)
     assert (tmp_path / "pyproject.toml").read_text() == ""
 
@@ -297,7 +297,7 @@ def test_a_lecture_alone_where_packages_are_missing(course, lacking, tmp_path):
     assert all(cell.execution_count for cell in book.cells if cell.cell_type == "code" and cell.source.strip())
     pins = colab.pins_of((ROOT / "requirements.txt").read_text())
     wanted = ", ".join(f"{name}=={pins[name]}" for name in MISSING)
-    assert told(book.cells[1]).startswith(f"pip installs what is missing here: {wanted}\ntorch ")
+    assert told(book.cells[1]).startswith(f"pip installs missing packages: {wanted}\ntorch ")
     assert own_packages(python) == {"einops", "nvidia_ml_py"}, "and nothing else: not torch, not NumPy"
     assert {path.name for path in (tmp_path / "content").iterdir()} == {path.name, "course"}
 
@@ -330,7 +330,9 @@ def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
     book = fake_colab.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
-    assert told(book.cells[1]).startswith("torch 2.9.0+cu126 is here and stays. The course is tested with torch 2.11,")
+    assert told(book.cells[1]).startswith(
+        "torch 2.9.0+cu126 is installed and stays. The course is tested with torch 2.11,"
+    )
     assert own_packages(python) == set()
 
 

@@ -124,7 +124,7 @@ def test_without_a_repository_the_commit_is_what_was_passed_in(tmp_path, monkeyp
     monkeypatch.setenv("COURSE_COMMIT", f"{COMMIT}-dirty")
     assert git_commit(tmp_path) == {"commit": COMMIT, "dirty": True}
     monkeypatch.setenv("COURSE_COMMIT", "main")
-    with pytest.raises(ValueError, match="COURSE_COMMIT='main' is no commit: 40 hexadecimal digits"):
+    with pytest.raises(ValueError, match="COURSE_COMMIT='main' is not a commit: 40 hexadecimal digits"):
         git_commit(tmp_path)
 
 

@@ -7,16 +7,9 @@ import sys
 from dataclasses import fields
 
 import pytest
-import torch
 
 from utils.__main__ import add_train, main, option_of
 from utils.loop.config import Config
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
 
 SPIRAL = ["train", "--data", "spiral", "--steps", "20", "--lr", "0.01"]
 

@@ -13,6 +13,8 @@ from peers.job import Loop
 from utils.data import TensorData
 from utils.models import MLP
 
+pytestmark = pytest.mark.nightly
+
 PEERS = Path(__file__).with_name("peers")
 
 

@@ -167,6 +167,7 @@ def test_there_are_commands():
     assert sum(is_run(line) for _, line in COMMANDS) >= 8 and len(COMMANDS) > 20
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_make_lab_opens_the_readme_as_a_page():
     """The server sends to it from its root, and its default for Markdown is the preview."""
@@ -193,6 +194,7 @@ def test_make_lab_opens_the_readme_as_a_page():
         server.wait(30)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_benchmark_runs():
     command = [sys.executable, ROOT / "tests" / "bench_loop.py", "--rounds", "1", "--steps", "20"]

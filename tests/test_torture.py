@@ -18,6 +18,7 @@ def torture(*arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("trial", TRIALS)
 def test_nothing_is_lost_and_nothing_wrong(trial):
     done = torture("--short", trial)

@@ -2,7 +2,7 @@
 
     python -m utils train --run runs/first --data shakespeare --steps 2000 --lr 3e-3 --schedule cosine
 
-The same line starts a run, resumes it after whatever stopped it, and does nothing once it is finished. On n processes:
+The same command starts a run, resumes it after an interruption, and does nothing once it is finished. On n processes:
 
     torchrun --standalone --nproc-per-node=n -m -- utils train --run runs/first …
 """
@@ -26,18 +26,18 @@ MODELS = {
     "shakespeare": ("gpt",),
     "fashion": ("mlp", "cnn"),
     "spiral": ("mlp",),
-}  # by data, the default first; a text file takes what shakespeare takes
+}  # by data set, the default first; text files use the models of shakespeare
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m utils", description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    add_train(commands.add_parser("train", help="train a small model, resuming by itself"))
+    add_train(commands.add_parser("train", help="train a small model; an unfinished run is resumed"))
     options = parser.parse_args(arguments)
     try:
         return run_train(options)
     except KeyboardInterrupt:
-        print(f"interrupted; the same line goes on from the newest checkpoint in {options.run}", file=sys.stderr)
+        print(f"interrupted; the same command resumes from the newest checkpoint in {options.run}", file=sys.stderr)
         return 130
     except (ValueError, FloatingPointError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -47,10 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
 def add_train(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--run", required=True, metavar="DIR", help="folder of the run: log, checkpoints, metadata")
-    parser.add_argument("--data", required=True, metavar="shakespeare|fashion|spiral|FILE", help="FILE is a text")
+    parser.add_argument("--data", required=True, metavar="shakespeare|fashion|spiral|FILE", help="FILE: a text file")
     parser.add_argument("--model", choices=["mlp", "cnn", "gpt"], help="default: the first that fits the data")
-    parser.add_argument("--context", type=int, default=64, help="tokens a GPT sees")
-    parser.add_argument("--dropout", type=float, default=0.0, help="share of activations set to zero in training")
+    parser.add_argument("--context", type=int, default=64, help="context length of a GPT, in tokens")
+    parser.add_argument("--dropout", type=float, default=0.0, help="dropout probability")
     docs = field_docs()
     for field in fields(Config):
         kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
@@ -90,7 +90,7 @@ def load_data(name: str, context: int) -> Splits:
 
 
 def digest_of(data: str) -> str:
-    """The name of a data set, or what a text file holds: edited in place, it is another run's."""
+    """The name of a data set, or the digest of a text file: an edited file does not match the old run."""
     return data if data in MODELS else hashlib.sha256(Path(data).read_bytes()).hexdigest()[:16]
 
 
@@ -110,7 +110,7 @@ def build_model(options: argparse.Namespace, splits: Splits) -> nn.Module:
 
 
 def report(result: Result, splits: Splits, run: Path) -> None:
-    """What came of it, in one line each; the test set is looked at here, once, by nobody who could select on it."""
+    """Print the results, one line each. The test set is used here only, once, after every selection."""
     print(
         f"{result.steps} steps, {result.skipped} skipped, in {run}{' (stopped early)' if result.stopped_early else ''}"
     )
@@ -120,7 +120,7 @@ def report(result: Result, splits: Splits, run: Path) -> None:
         scores = evaluate(result.ema or result.model, splits.test)
         print(f"test accuracy {scores.accuracy:.4f} on {scores.targets} examples, at the last step")
     if not splits.real:
-        print("this was stand-in data: no figure here is about the real data")
+        print("this was stand-in data: these figures say nothing about the real data")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a notebook that comes alone, as in Colab, needs of its surroundings. Nothing but the standard library is imported.
+"""Sets up a notebook that was opened without the repository, as in Colab. Imports the standard library only.
 
-The first code cell of every notebook fetches the course and calls `prepare`. It installs what is missing and changes nothing
-else: neither torch nor NumPy nor anything that is there, since half of it may be imported already.
+The first code cell of every notebook fetches the course and calls `prepare`, which installs the missing packages. It never
+changes an installed package, torch and NumPy included, since the notebook may have imported it already.
 """
 
 import importlib
@@ -21,7 +21,7 @@ ELSE = "Or read the course at home: its README needs two commands"
 
 
 def prepare(folder: str) -> None:
-    """Install what the notebooks need and what is missing, say what is untested, and go to `folder` of the course.
+    """Install the missing packages that the notebooks need, report untested versions, and change to `folder` of the course.
 
     Raises RuntimeError, before anything is changed, if Python is too old or torch is missing; and if pip fails.
     """
@@ -38,10 +38,12 @@ def prepare(folder: str) -> None:
     pins = pins_of((ROOT / "requirements.txt").read_text(encoding="utf-8"))
     missing = [f"{name}=={pins[name]}" for name in NEEDED if name not in present]
     if missing:
-        print(f"pip installs what is missing here: {', '.join(missing)}")
+        print(f"pip installs missing packages: {', '.join(missing)}")
         install(missing)
     print(_about(present, pins))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # for processes
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )  # for child processes
     os.chdir(ROOT / folder)
 
 
@@ -54,43 +56,43 @@ def version_of(name: str) -> str | None:
 
 
 def pins_of(requirements: str) -> dict[str, str]:
-    """Package → version of the lines `name==version`, whatever comment follows."""
+    """{package: version} from the lines `name==version`, with or without a comment."""
     return dict(re.findall(r"^([\w.-]+)==([\w.+!]+)", requirements, re.MULTILINE))
 
 
 def install(wanted: list[str]) -> None:
-    """Have pip install `wanted`, with every package that is here held at its version. RuntimeError if it cannot."""
-    here = {f"{found.name}=={found.version}" for found in metadata.distributions() if found.name and found.version}
-    held = sorted(line for line in here if re.fullmatch(r"[\w.-]+==\d[\w.+!]*", line))
+    """Have pip install `wanted` with every installed package pinned to its version. RuntimeError if it cannot."""
+    installed = {f"{dist.name}=={dist.version}" for dist in metadata.distributions() if dist.name and dist.version}
+    pinned = sorted(line for line in installed if re.fullmatch(r"[\w.-]+==\d[\w.+!]*", line))
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
-        constraints.write_text("\n".join(held) + "\n", encoding="utf-8")
+        constraints.write_text("\n".join(pinned) + "\n", encoding="utf-8")
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
         command += ["--constraint", str(constraints), *wanted]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise RuntimeError(
-            f"pip could not install {', '.join(wanted)} beside what is here:\n{done.stdout.strip()[-1500:]}\n"
+            f"pip could not install {', '.join(wanted)} beside the installed packages:\n{done.stdout.strip()[-1500:]}\n"
             f"Start a fresh runtime and run this cell first. {ELSE}"
         )
     importlib.invalidate_caches()
 
 
 def _about(present: dict[str, str], pins: dict[str, str]) -> str:
-    """What is here in other versions than those that the course is tested with."""
+    """A report on installed versions that the course is not tested with."""
     torch = present["torch"]
     tested = f"{', '.join(TESTED[:-1])} and {TESTED[-1]}"
     known = any(torch.startswith(f"{version}.") for version in TESTED)
-    lines = [f"torch {torch} is here and stays. The course is tested with torch {tested}" + "." * known]
+    lines = [f"torch {torch} is installed and stays. The course is tested with torch {tested}" + "." * known]
     if not known:
-        lines[0] += ": where a claim turns red, torch may have changed, not you."
+        lines[0] += ": if a claim turns red, the cause may be torch, not you."
     others = [
         f"{name} {version} (pinned: {pins[name]})"
         for name, version in present.items()
         if name != "torch" and version != pins[name]
     ]
     if others:
-        lines.append(f"Also here in other versions, and left alone: {', '.join(others)}.")
+        lines.append(f"Also installed in other versions, and left unchanged: {', '.join(others)}.")
     return "\n".join(lines)
 
 

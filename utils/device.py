@@ -1,4 +1,4 @@
-"""Where the numbers are computed: the device, its random streams, its determinism, and a fingerprint of it all."""
+"""The device: its choice, random streams, determinism, mixed precision, and a fingerprint of the environment."""
 
 import os
 import platform
@@ -14,12 +14,12 @@ import torch
 
 
 def accelerator() -> torch.device | None:
-    """What computes here besides the CPU, without a number: torch.device("cuda"), say; None if nothing does."""
+    """The accelerator of this machine, without an index: torch.device("cuda"), say; None if there is none."""
     return torch.accelerator.current_accelerator(check_available=True)
 
 
 def is_accelerator(device: torch.device) -> bool:
-    """Whether `device` is this machine's accelerator, and not its CPU (or meta, which is nowhere).
+    """Whether `device` is this machine's accelerator: False for the CPU and for meta.
 
     Raises ValueError for an accelerator that this machine does not have.
     """
@@ -35,7 +35,7 @@ def is_accelerator(device: torch.device) -> bool:
 def pick_device(name: str = "auto") -> torch.device:
     """The device called `name`; "auto" is the accelerator (a CUDA GPU, say) if there is one, else the CPU.
 
-    Never MPS, which has no float64: sums are kept in it.
+    Never MPS, which has no float64: the loop keeps its sums in float64.
 
     Raises ValueError for a device that this machine does not have, or that has no float64.
     """
@@ -45,40 +45,45 @@ def pick_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device, dtype=torch.float64)
-    except (RuntimeError, AssertionError, ImportError, TypeError) as error:  # each backend has its own way to say no
-        reason = str(error).splitlines()[0].split(". ")[0]  # what follows lists every backend that torch knows
+    except (
+        RuntimeError,
+        AssertionError,
+        ImportError,
+        TypeError,
+    ) as error:  # each backend refuses with another exception
+        reason = str(error).splitlines()[0].split(". ")[0]  # the rest lists every backend that torch knows
         raise ValueError(f"device {name!r} is not available here ({reason}): try 'auto' or 'cpu'") from error
     return device
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until everything queued on `device` has run; a CPU has no queue. ValueError for one that is not here."""
+    """Wait until everything queued on `device` has run; a CPU has no queue. ValueError if this machine lacks it."""
     if is_accelerator(device):
         torch.accelerator.synchronize(device)
 
 
 def ask_device(device: torch.device, what: str) -> object:
-    """What torch.cuda.<what>(device) is on CUDA, of any accelerator; None where its module has no such function.
+    """Call torch.cuda.<what>(device), or the same of another accelerator; None if its module has no such function.
 
-    Modules differ: torch.mps, for one, tells no peak of its memory.
+    Modules differ: torch.mps, for one, does not report its peak memory.
     """
     function = getattr(torch.get_device_module(device), what, None)
     return function and function(device)
 
 
 def copies_from_pinned(device: torch.device) -> bool:
-    """Whether `device` copies from page-locked memory without waiting. MPS shares the host's memory, and refuses to."""
+    """Whether `device` copies from page-locked memory without waiting. MPS shares the host's memory and refuses."""
     return is_accelerator(device) and device.type != "mps"
 
 
 def memory_limit(device: torch.device) -> int | None:
-    """Bytes of memory that `device` has in all, or that this process may use of them; None on meta, which needs none."""
+    """Total bytes of memory of `device`, or this process's limit if it is lower; None on meta, which has no memory."""
     if device.type == "meta":
         return None
     if is_accelerator(device) and (free_and_total := ask_device(device, "mem_get_info")):
         return free_and_total[1]
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # a container's
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # limits of a container
         with suppress(OSError, ValueError):  # no such file, or the word "max"
             limits.append(int(Path(path).read_text()))
     return min(limits)
@@ -92,9 +97,9 @@ def seed_everything(seed: int) -> None:
 
 
 def rng_state() -> dict:
-    """All global random streams as plain values and tensors, so that a file of them loads without running code.
+    """The states of all global random streams as plain values and tensors: a file of them loads without running code.
 
-    Those of an accelerator stand under its name: "cuda": [of each GPU].
+    Those of an accelerator are under its name: {"cuda": [state of each GPU]}.
     """
     kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     return {
@@ -106,7 +111,7 @@ def rng_state() -> dict:
 
 
 def set_rng_state(state: dict) -> None:
-    """Put back what rng_state() returned, here or elsewhere: streams of devices that are not here are left out."""
+    """Restore what rng_state() returned, here or on another machine: skips streams of devices that this one lacks."""
     torch.set_rng_state(state["torch"])
     set_accelerator_rng_state(state)
     kind, keys, position, has_gauss, gauss = state["numpy"]
@@ -115,7 +120,7 @@ def set_rng_state(state: dict) -> None:
 
 
 def accelerator_rng_state() -> dict[str, list[torch.Tensor]]:
-    """{"cuda": [random stream of each GPU]}, of whatever accelerator is here; {} where none is, or can be reached."""
+    """Restore what rng_state() returned, here or on another machine; streams of devices not in this one are skipped."""
     device, module = _with_streams()
     if device is None:
         return {}
@@ -123,7 +128,7 @@ def accelerator_rng_state() -> dict[str, list[torch.Tensor]]:
 
 
 def set_accelerator_rng_state(state: dict) -> None:
-    """Put back what accelerator_rng_state() returned, as far as those devices are here."""
+    """Restore what accelerator_rng_state() returned, for the devices that this machine has."""
     device, module = _with_streams()
     if device is not None:
         for number, stream in zip(range(module.device_count()), state.get(device.type, []), strict=False):
@@ -131,7 +136,7 @@ def set_accelerator_rng_state(state: dict) -> None:
 
 
 def _with_streams() -> tuple[torch.device | None, ModuleType | None]:
-    """The accelerator and its module of torch. A process forked from one that has used it cannot reach it any more."""
+    """The accelerator and its torch module. (None, None) in a process forked after the accelerator was used."""
     device = accelerator()
     module = torch.get_device_module(device) if device else None
     return (None, None) if module is None or module._is_in_bad_fork() else (device, module)
@@ -139,7 +144,7 @@ def _with_streams() -> tuple[torch.device | None, ModuleType | None]:
 
 @contextmanager
 def own_random_streams(seed: int | None = None):
-    """Run a block on random streams of its own (seeded, if a seed is given) and put the caller's back afterwards."""
+    """Run a block with its own random streams (seeded if `seed` is given) and restore the caller's afterwards."""
     kept = rng_state()
     try:
         if seed is not None:
@@ -151,7 +156,7 @@ def own_random_streams(seed: int | None = None):
 
 @contextmanager
 def deterministic_algorithms(on: bool = True):
-    """Within the block, torch uses deterministic kernels or raises; the caller's settings come back afterwards."""
+    """Within the block, torch uses deterministic kernels or raises; the caller's settings are restored afterwards."""
     if not on:
         yield
         return
@@ -164,7 +169,7 @@ def deterministic_algorithms(on: bool = True):
     )
     try:
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and is about reading garbage
+        torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and only for reads of unset memory
         torch.backends.cudnn.benchmark = False
         yield
     finally:
@@ -174,7 +179,7 @@ def deterministic_algorithms(on: bool = True):
 
 
 def fingerprint(device: torch.device) -> dict:
-    """What a run's exact bits depend on besides its config: versions, hardware, threads, and the code's commit."""
+    """Everything besides the config that the exact bits of a run depend on: versions, hardware, threads, commit."""
     return {
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -189,26 +194,27 @@ def fingerprint(device: torch.device) -> dict:
 
 
 def git_commit(folder: Path) -> dict:
-    """{"commit": hash or None, "dirty": whether files differ from it or None}, of the repository around `folder`.
+    """{"commit": hash or None, "dirty": whether files differ from it or None}, for the repository that contains `folder`.
 
-    Where there is none, as in a Docker image, of what COURSE_COMMIT says: a hash, or a hash and "-dirty". Raises ValueError
-    if that is something else.
+    Without a repository, as in a Docker image, the value of COURSE_COMMIT: a hash, or a hash and "-dirty". Raises
+    ValueError if it is something else.
     """
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")  # fails outside a repository, and in one without commits
+    commit = git(folder, "rev-parse", "HEAD")  # fails outside a repository, and in one without commits
     if commit is None and (passed := os.environ.get("COURSE_COMMIT")):
         if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?", passed):
-            raise ValueError(f"COURSE_COMMIT={passed!r} is no commit: 40 hexadecimal digits, or unset it")
+            raise ValueError(f"COURSE_COMMIT={passed!r} is not a commit: 40 hexadecimal digits, or unset it")
         return {"commit": passed[:40], "dirty": passed.endswith("-dirty")}
-    changes = git("status", "--porcelain") if commit else None
+    changes = git(folder, "status", "--porcelain") if commit else None
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """The output of git in `folder`, stripped; None if git fails, is missing or takes over 30 s."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _cpu_name() -> str:
@@ -224,11 +230,11 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing. ValueError where there is none."""
+    """Mixed precision on `device`: "bf16", "fp16", or "fp32", which changes nothing. ValueError without autocast."""
     if precision not in ("fp32", *AUTOCAST):
         raise ValueError(f"precision {precision!r} is unknown: choose one of fp32, {', '.join(AUTOCAST)}")
     if precision == "fp32":
         return nullcontext()
     if not torch.amp.is_autocast_available(device.type):
-        raise ValueError(f"precision is {precision!r}, and device {device.type!r} has no autocast: choose fp32")
+        raise ValueError(f"precision is {precision!r}, but device {device.type!r} has no autocast: choose fp32")
     return torch.autocast(device.type, dtype=AUTOCAST[precision])

@@ -74,7 +74,7 @@ PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 
 @dataclass(frozen=True)
 class Processor:
-    """What a datasheet promises of one GPU or CPU.
+    """Figures from the datasheet of one GPU or CPU.
 
     name: as torch.cuda.get_device_name reports it. bandwidth: of its memory, in bytes/s. memory: in bytes, the
     decimal gigabytes that the datasheet names (the driver reports a few percent more, and keeps some for itself).
@@ -123,7 +123,7 @@ PROCESSORS = (
         "NVIDIA H100 Tensor Core GPU datasheet (2023), column H100 SXM",
     ),
     Processor(
-        "NVIDIA H200",  # likewise SXM: the other one is the H200 NVL
+        "NVIDIA H200",  # also the SXM module; the other is the H200 NVL
         dict(_HOPPER),
         4.8 * TERA,
         141 * GIGA,
@@ -165,7 +165,7 @@ PROCESSORS = (
         # 8 x 3.3e9 x 2 units x 8 values of 32 bits x 2 FLOPs = 844.8e9; half as many values of 64 bits.
         {"fp64": 422.4 * GIGA, "fp32": 844.8 * GIGA},
         89.6 * GIGA,  # two channels of 8 bytes, DDR5-5600
-        32 * GIGA,  # what such a laptop is sold with; the processor takes more
+        32 * GIGA,  # usual in such a laptop; the processor supports more
         "AMD product page of the Ryzen 7 7840U (2023): cores, base clock, memory channels and speed; the peak derived",
     ),
 )

@@ -10,7 +10,7 @@ from utils import napkin
 from utils.device import memory_limit
 from utils.facts import ModelShape
 
-SLOWEST = 10_000  # times slower than the first turns the last pair; LLaMA-3 takes 500,000, which no count here notices
+SLOWEST = 10_000  # ratio of the first frequency to the last; LLaMA-3 has 500,000, which changes no count here
 
 
 class MLP(nn.Sequential):
@@ -43,12 +43,12 @@ class CNN(nn.Sequential):
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """Causal attention in one kernel: (B, H, T, D) each → (B, H, T, D); what the kernel keeps is the device's affair."""
+    """Causal attention in one kernel: (B, H, T, D) each → (B, H, T, D); the tensors that it saves depend on the device."""
     return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """The same, written out, so that every device multiplies, counts and keeps the same tensors."""
+    """The same, written out, so that every device multiplies, counts and saves the same tensors."""
     T, D = q.shape[-2:]
     future = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1)
     scores = (q @ k.transpose(-2, -1)) / D**0.5
@@ -115,9 +115,9 @@ def sinusoids(tokens: int, width: int, device: torch.device | str = "cpu") -> Te
 
 
 def _angles(tokens: int, width: int, device: torch.device | str) -> Tensor:
-    """(tokens, width / 2): position times the speed of each pair of dimensions."""
-    speeds = SLOWEST ** -(torch.arange(0, width, 2, device=device) / width)
-    return torch.arange(tokens, device=device)[:, None] * speeds
+    """(tokens, width / 2): the position times the frequency of each pair of dimensions."""
+    frequencies = SLOWEST ** -(torch.arange(0, width, 2, device=device) / width)
+    return torch.arange(tokens, device=device)[:, None] * frequencies
 
 
 class GPT(nn.Module):
@@ -162,9 +162,9 @@ class GPT(nn.Module):
 
 
 def rotate(x: Tensor) -> Tensor:
-    """Turn each pair of dimensions (i, i + D/2) of x (..., T, D) by an angle that grows with the position.
+    """Rotate each pair of dimensions (i, i + D/2) of x (..., T, D) by an angle that grows with the position.
 
-    The product of a query and a key then depends on how far apart they stand, not on where.
+    The product of a query and a key then depends on their distance, not on their positions.
     Source: Su et al. 2021, arXiv:2104.09864, in the order of dimensions of LLaMA's weights as published for transformers.
     """
     angles = _angles(*x.shape[-2:], x.device)
@@ -201,7 +201,7 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    """A decoder-only Transformer with rotary positions and a read-out of its own: ids (B, T) → logits (B, T, vocabulary).
+    """A decoder-only Transformer with rotary positions and a separate read-out: ids (B, T) → logits (B, T, vocabulary).
 
     Raises ValueError if the heads do not split evenly, or for a text longer than `context`.
     Source: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288 (grouped queries); the layer order of its code.
@@ -232,7 +232,7 @@ class Llama(nn.Module):
 
 
 def build(shape: ModelShape, device: torch.device | str = "meta", attention: str = "plain") -> nn.Module:
-    """The network of that shape, initialised, in torch's default dtype; on "meta" it has sizes and no numbers.
+    """The network of that shape, initialised, in torch's default dtype; on "meta" its tensors have no values.
 
     Raises ValueError, before anything is allocated, for a shape that neither GPT nor Llama has, and for one whose
     parameters alone are more than the device's memory.
@@ -255,12 +255,12 @@ def build(shape: ModelShape, device: torch.device | str = "meta", attention: str
 
 
 def _is_gpt(shape: ModelShape) -> bool:
-    """Tied, not gated, every head with keys of its own, four times as wide inside, biases everywhere or nowhere."""
+    """Whether tied, not gated, as many key heads as heads, ffn = 4 · width, and biases everywhere or nowhere."""
     plain = shape.tied and not shape.gated and shape.biases == shape.norm_biases
     return plain and shape.kv_heads == shape.heads and shape.ffn == 4 * shape.width
 
 
 def _is_llama(shape: ModelShape) -> bool:
-    """Gated, with a read-out of its own, no learned positions and no biases."""
+    """Whether gated, with a separate read-out, no learned positions and no biases."""
     extras = (shape.tied, shape.learned_positions, shape.biases, shape.norm_biases)
     return shape.gated and not any(extras)

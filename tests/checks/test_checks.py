@@ -1,14 +1,14 @@
 """Expected errors, asserts that explain themselves, and the detectors of all that is not a loop."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers.bug_injection import Copy, assert_caught
+from helpers.bug_injection import Change, Copy, Seam, assert_caught, in_place, module
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
@@ -22,13 +22,11 @@ from utils.data import IGNORE
 from utils.data.order import Order
 from utils.loop.metrics import cross_entropy_sum
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 # ---- expected errors, asserts, the ledger's line ---------------------------------------------------------------------
+
+
+def assert_names(error: AssertionError, *values: str) -> None:
+    assert [value for value in values if value not in str(error)] == [], str(error)
 
 
 def test_raises_passes_on_the_expected_error_and_hands_it_out():
@@ -40,15 +38,15 @@ def test_raises_passes_on_the_expected_error_and_hands_it_out():
 
 
 def test_raises_fails_if_nothing_is_raised():
-    expected = pytest.raises(AssertionError, match="expected KeyError or IndexError, but nothing was raised")
-    with expected, raises((KeyError, IndexError)):
+    with pytest.raises(AssertionError) as failed, raises((KeyError, IndexError)):
         pass
+    assert_names(failed.value, "KeyError", "IndexError")
 
 
 def test_raises_fails_if_the_message_is_another():
-    expected = pytest.raises(AssertionError, match="expected 'lr' in the error, got ValueError: steps is 0")
-    with expected as failed, raises(ValueError, "lr"):
+    with pytest.raises(AssertionError) as failed, raises(ValueError, "lr"):
         raise ValueError("steps is 0")
+    assert_names(failed.value, "'lr'", "ValueError", "steps is 0")
     assert isinstance(failed.value.__cause__, ValueError)
 
 
@@ -61,7 +59,7 @@ def test_raises_lets_other_errors_through():
 
 def test_not_verified_prints_the_line_that_the_ledger_reads(capsys):
     not_verified("needs a CUDA GPU")
-    assert capsys.readouterr().out == f"{NOT_VERIFIED} needs a CUDA GPU\n" == "not verified here: needs a CUDA GPU\n"
+    assert capsys.readouterr().out == f"{NOT_VERIFIED} needs a CUDA GPU\n"
 
 
 def test_explain_asserts_does_nothing_outside_ipython():
@@ -244,7 +242,7 @@ def fitted_on(train, val, both: bool) -> tuple[float, float]:
 
 def image_statistics(package: Callable[[str], object]) -> Callable:
     """fit(train, val) through the package's own reading of images, which holds out `val` itself."""
-    data = package("data")
+    data = package("data.datasets")
     kept, held_out = data.split_indices(10, (6, 4), seed=0)
 
     def fit(train, val):
@@ -499,17 +497,17 @@ def test_a_bug_beside_the_loop_is_caught(bug):
     assert_caught(bug.detector, *bug.wrong())
 
 
-# Bugs of other modules of ours, planted in a copy of them: (detector, what it is given out of a package, the change).
+# Bugs of other modules of ours: (detector, what it is given out of a package, the bug).
 ELSEWHERE = {
     "13: normalised by validation data too": (
         checks.statistics_ignore,
         lambda package: (image_statistics(package), *IMAGES),
-        ("data/datasets.py", "pixel_statistics(images[chosen])", "pixel_statistics(images)"),
+        Change("data/datasets.py", "pixel_statistics(images[chosen])", "pixel_statistics(images)"),
     ),
     "14: splits drawn one by one": (
         checks.splits_are_disjoint,
         lambda package: package("data").split_indices(50, (30, 20), seed=0),
-        (
+        Change(
             "data/datasets.py",
             "return tuple(part.sort().values for part in parts)",
             "return tuple(torch.randperm(n)[:size].sort().values for size in sizes)",
@@ -517,50 +515,58 @@ ELSEWHERE = {
     ),
     "28: softmax before cross-entropy": (
         checks.perfection_costs_nothing,
-        lambda package: (package("metrics").cross_entropy_sum, PERFECT, CLASSES),
-        (
-            "loop/metrics.py",
-            "        logits.reshape(-1, logits.shape[-1]),",
-            "        logits.reshape(-1, logits.shape[-1]).softmax(-1),",
-        ),
+        lambda package: (package("loop.metrics").cross_entropy_sum, PERFECT, CLASSES),
+        Seam("loop.metrics.cross_entropy_sum", lambda right, logits, targets: right(logits.softmax(-1), targets)),
     ),
     "39: the future leaks": (
         checks.future_does_not_leak,
         lambda package: (package("models").GPT(11, context=8, width=8, heads=2), TOKENS),
-        ("models.py", "is_causal=True", "is_causal=False"),
+        Seam(
+            "models.F.scaled_dot_product_attention",
+            lambda right, *args, **options: right(*args, **options | {"is_causal": False}),
+        ),
     ),
     "43: dropout in attention heeds no mode": (
         checks.eval_is_deterministic,
         lambda package: (package("models").GPT(11, context=8, width=8, heads=2, dropout=0.5), TOKENS),
-        ("models.py", "self.dropout if self.training else 0.0", "self.dropout"),
+        Change("models.py", "self.dropout if self.training else 0.0", "self.dropout"),
     ),
     "own: a rank's order of its own": (
         checks.ranks_share_each_batch,
-        lambda package: (lambda rank, world: package("batches").Order(22, 8, rank=rank, world=world),),
-        ("data/order.py", "self.seed, epoch, self.device", "self.seed + self.rank, epoch, self.device"),
+        lambda package: (lambda rank, world: package("data.order").Order(22, 8, rank=rank, world=world),),
+        Seam(
+            "data.order.Order.batch",
+            lambda right, order, step: right(replace(order, seed=order.seed + order.rank), step),
+        ),
     ),
     "own: ranks that overlap": (
         checks.ranks_share_each_batch,
-        lambda package: (lambda rank, world: package("batches").Order(22, 8, rank=rank, world=world),),
-        ("data/order.py", "chosen[self.rank :: self.world]", "chosen[self.rank :: self.world - 1]"),
+        lambda package: (lambda rank, world: package("data.order").Order(22, 8, rank=rank, world=world),),
+        Seam(
+            "data.order.Order.indices",
+            lambda right, order, step: order.batch(step)[order.rank :: max(1, order.world - 1)],
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_bug_planted_in_another_module_is_caught(name, tmp_path):
-    detector, examined, change = ELSEWHERE[name]
-    with Copy(tmp_path) as copy:
-        torch.manual_seed(0)
-        detector(*examined(copy.module))
-    with Copy(tmp_path, (change,)) as copy:
-        torch.manual_seed(0)
-        assert_caught(detector, *examined(copy.module))
+    detector, examined, bug = ELSEWHERE[name]
+    torch.manual_seed(0)
+    detector(*examined(module))
+    torch.manual_seed(0)
+    if isinstance(bug, Seam):
+        with in_place(bug, bug=name):
+            assert_caught(detector, *examined(module))
+    else:
+        with Copy(tmp_path, bug, bug=name) as copy:
+            assert_caught(detector, *examined(copy.module))
 
 
 def test_33_an_edit_of_a_leaf_in_place_is_loud():
     w = nn.Parameter(torch.ones(2))
-    with raises(RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation"):
+    with raises(RuntimeError, "in-place"):
         w.mul_(2)
-    with raises(AssertionError, "nothing was raised"), raises(RuntimeError):
-        w.data.mul_(2)  # this one is silent: bug 32
+    w.data.mul_(2)  # this one is silent: bug 32
+    assert w.tolist() == [2, 2]

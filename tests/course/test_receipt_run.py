@@ -109,7 +109,7 @@ def test_when_time_is_up_nothing_runs_on_and_nothing_is_lost(gpu, capsys):
     assert made(gpu, quick, jobs=1) == 0
     assert made(gpu, quick, asleep, never, limit=5) == 1, "lectures for a GPU run one at a time"
     assert list(content(gpu / "receipts" / "nvidia-x1.json")["lectures"]) == ["01_trial"]
-    words = "left to run, 2 of 3, the same call goes on there: 02_asleep, 03_never"
+    words = "left to run, 2 of 3, the same call continues there: 02_asleep, 03_never"
     assert words in capsys.readouterr().out
 
 

@@ -552,7 +552,7 @@ def test_derived_token_file_is_rebuilt_when_wrong(harm, tmp_path):
 
 
 def test_token_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    def crash(source, target):
+    def crash(source, target, **folders):
         raise OSError("power cut")
 
     monkeypatch.setattr(os, "replace", crash)

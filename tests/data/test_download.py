@@ -1,6 +1,6 @@
 """A file from outside: where it is looked for, and that no wrong byte of it is ever used.
 
-The network is a server in a thread of this process; how long the code waits is passed in, so nothing here is a race
+The network is a server in a thread of this process; how long the code waits is set, so nothing here is a race
 against the clock of the machine.
 """
 
@@ -21,14 +21,13 @@ from pathlib import Path
 import pytest
 
 from utils.data import download
-from utils.data.download import Patience, find
+from utils.data.download import find
 from utils.facts import OutsideFile
 
 CONTENT = random.Random(0).randbytes(300_000)
 OTHER = random.Random(1).randbytes(300_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()
-QUICK = Patience(first_byte=0.4, silence=0.4, retries=1)  # gives up soon
-CALM = Patience(first_byte=30, silence=30)  # does not give up on a slow machine
+QUICK, CALM = 0.4, 30.0  # seconds: gives up soon; does not on a slow machine
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -96,6 +95,7 @@ def own_world(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(download, "_offline", [])
+    monkeypatch.setattr(download, "SECONDS", CALM)
 
 
 @pytest.fixture
@@ -133,32 +133,32 @@ def test_course_data_comes_first(server, cached, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "mine"))
     mine = put(tmp_path / "mine" / "set" / "file.bin")
     put(cached, OTHER)  # wrong, and not even looked at
-    assert find(server.file(), CALM) == mine
+    assert find(server.file()) == mine
     assert server.requests == []
 
 
 def test_cache_comes_second(server, cached, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     put(cached)
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert server.requests == []
 
 
 def test_download_comes_third_and_once(server, cached, monkeypatch):
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert cached.read_bytes() == CONTENT
     monkeypatch.setenv("COURSE_OFFLINE", "1")
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert server.requests == [("/a", None)]
     assert sorted(os.listdir(cached.parent)) == ["file.bin"]
 
 
 def test_course_offline_asks_nobody(server, monkeypatch):
     monkeypatch.setenv("COURSE_OFFLINE", "1")
-    assert find(server.file(), CALM) is None
+    assert find(server.file()) is None
     assert server.requests == []
     monkeypatch.setenv("COURSE_OFFLINE", "0")
-    assert find(server.file(), CALM) is not None
+    assert find(server.file()) is not None
 
 
 def test_relative_course_data_counts_from_here_or_from_the_root(tmp_path, monkeypatch):
@@ -174,21 +174,27 @@ def test_relative_course_data_counts_from_here_or_from_the_root(tmp_path, monkey
 def test_course_data_that_is_no_folder_is_an_error(server, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "typo"))
     with pytest.raises(ValueError, match=r"COURSE_DATA=.*typo.*is no folder"):
-        find(server.file(), CALM)
+        find(server.file())
 
 
 def test_cache_that_cannot_be_written_gives_a_temporary_folder(server, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(put(tmp_path / "a file, no folder")))
-    path = find(server.file(), CALM)
+    path = find(server.file())
     assert path.read_bytes() == CONTENT and path.is_relative_to(tmp_path / "temporary")
-    assert find(server.file(), CALM) == path and len(server.requests) == 1
+    assert find(server.file()) == path and len(server.requests) == 1
 
 
 def test_relative_cache_home_is_ignored(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert download.cache_folder() == tmp_path / "home" / ".cache" / "honest-training-loop"
+
+
+def test_without_a_home_the_cache_is_a_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert download.cache_folder().parent == tmp_path / "temporary"
 
 
 # --- wrong bytes --------------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ def test_wrong_file_is_named_and_left_alone(place, bad, server, cached, tmp_path
     (tmp_path / "mine").mkdir()
     path = put(cached if place == "cache" else tmp_path / "mine" / "set" / "file.bin", bad)
     with pytest.raises(ValueError) as error:
-        find(server.file(), CALM)
+        find(server.file())
     for part in (str(path), "300,000", MD5, f"{len(bad):,} bytes", hashlib.md5(bad).hexdigest(), "Delete it"):
         assert part in str(error.value)
     assert path.read_bytes() == bad
@@ -217,7 +223,7 @@ def test_what_is_no_file_is_an_error(kind, server, cached):
     cached.parent.mkdir(parents=True)
     cached.mkdir() if kind == "folder" else cached.symlink_to("nowhere")
     with pytest.raises(ValueError, match=re.escape(str(cached))):
-        find(server.file(), CALM)
+        find(server.file())
     assert server.requests == []
 
 
@@ -229,7 +235,7 @@ def test_what_is_no_file_is_an_error(kind, server, cached):
 @pytest.mark.parametrize("length", [True, False], ids=["announced", "unannounced"])
 def test_wrong_download_does_not_land(bad, length, server, cached):
     server.behave = lambda handler: send(handler, bad, length=length)
-    error = within(30, find, server.file(), CALM)
+    error = within(30, find, server.file())
     assert isinstance(error, RuntimeError), error
     assert all(part in str(error) for part in ("set/file.bin", "300,000", MD5, "COURSE_DATA")), error
     assert os.listdir(cached.parent) == []
@@ -237,7 +243,7 @@ def test_wrong_download_does_not_land(bad, length, server, cached):
 
 def test_second_address_helps_when_the_first_has_wrong_bytes(server, cached):
     server.behave = lambda handler: send(handler, OTHER if handler.path == "/a" else CONTENT)
-    assert find(server.file("a", "b"), CALM) == cached
+    assert find(server.file("a", "b")) == cached
     assert cached.read_bytes() == CONTENT
 
 
@@ -249,7 +255,7 @@ def test_endless_download_is_cut_off(server):
             handler.wfile.write(bytes(1 << 16))
 
     server.behave = endless
-    error = within(30, find, server.file(), CALM)
+    error = within(30, find, server.file())
     assert isinstance(error, RuntimeError) and "not the published file" in str(error)
 
 
@@ -258,7 +264,7 @@ def test_endless_download_is_cut_off(server):
 
 def test_cut_connection_is_resumed_where_it_broke(server, cached):
     server.behave = lambda handler: send(handler, stop_after=100_000)
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert cached.read_bytes() == CONTENT
     assert server.requests == [("/a", None), ("/a", "bytes=100000-"), ("/a", "bytes=200000-")]
 
@@ -268,7 +274,7 @@ def test_server_without_ranges_starts_over(server, cached):
         send(handler, ranges=False, stop_after=100_000 if len(server.requests) == 1 else None)
 
     server.behave = behave
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert cached.read_bytes() == CONTENT
     assert server.requests == [("/a", None), ("/a", "bytes=100000-")]
 
@@ -278,7 +284,7 @@ def test_server_without_ranges_starts_over(server, cached):
 )
 def test_left_over_part_never_spoils_the_file(left_over, server, cached):
     put(cached.with_name("file.bin.part"), left_over)
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert cached.read_bytes() == CONTENT
 
 
@@ -299,39 +305,39 @@ def test_range_that_the_server_does_not_have(answer, server, cached):
             handler.wfile.write(CONTENT[5:10])
 
     server.behave = behave
-    assert find(server.file(), CALM) == cached
+    assert find(server.file()) == cached
     assert cached.read_bytes() == CONTENT
 
 
 def test_connection_that_keeps_breaking_is_given_up(server, cached, capsys):
     server.behave = lambda handler: send(handler, stop_after=10)
-    assert within(30, find, server.file(), CALM) is None
-    assert len(server.requests) == 1 + CALM.retries
+    assert within(30, find, server.file()) is None
+    assert len(server.requests) == download.ATTEMPTS
     assert "no download of set/file.bin" in capsys.readouterr().out
     assert not cached.exists()
     server.behave = send
     download._offline.clear()  # another day
-    assert find(server.file(), CALM).read_bytes() == CONTENT
+    assert find(server.file()).read_bytes() == CONTENT
     assert server.requests[-1] == ("/a", "bytes=40-")
 
 
 def test_server_without_ranges_that_breaks_off_here_and_there_is_given_up(server):
     """Each second answer gets further than the one before, none further than the first."""
     server.behave = lambda handler: send(handler, ranges=False, stop_after=(200_000, 100_000)[len(server.requests) % 2])
-    assert within(30, find, server.file(), CALM) is None
+    assert within(30, find, server.file()) is None
 
 
 def test_missing_everywhere_is_no_file_and_another_file_is_still_asked_for(server, capsys):
     server.behave = lambda handler: handler.send_error(404) if handler.path in ("/a", "/b") else send(handler)
-    assert find(server.file("a", "b"), CALM) is None
+    assert find(server.file("a", "b")) is None
     assert [path for path, _ in server.requests] == ["/a", "/b"]
-    assert capsys.readouterr().out.count("answered 404") == 2
-    assert find(server.file("c", path="set/other.bin"), CALM) is not None
+    assert capsys.readouterr().out.count("HTTPError 404") == 2
+    assert find(server.file("c", path="set/other.bin")) is not None
 
 
 def test_next_address_is_tried_after_a_404(server, cached):
     server.behave = lambda handler: handler.send_error(404) if handler.path == "/a" else send(handler)
-    assert find(server.file("a", "b"), CALM) == cached
+    assert find(server.file("a", "b")) == cached
 
 
 # --- offline ------------------------------------------------------------------------------------------------
@@ -363,22 +369,13 @@ def stall_in_the_middle(handler):
     handler.server.release.wait(60)
 
 
-def trickle(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(len(CONTENT)))
-    handler.end_headers()
-    for byte in CONTENT:
-        handler.wfile.write(bytes([byte]))
-        if handler.server.release.wait(0.02):
-            return
-
-
-@pytest.mark.parametrize("behave", [stall_at_once, stall_after_headers, stall_in_headers, stall_in_the_middle, trickle])
-def test_server_that_stalls_does_not_hang_us(behave, server, capsys):
+@pytest.mark.parametrize("behave", [stall_at_once, stall_after_headers, stall_in_headers, stall_in_the_middle])
+def test_server_that_stalls_does_not_hang_us(behave, server, capsys, monkeypatch):
     server.behave = behave
-    patience = Patience(first_byte=0.4, silence=0.4, trickle=0.4, slowest=10_000, retries=1)
-    assert within(20, find, server.file("a", "b"), patience) is None
-    assert within(20, find, server.file("c", path="set/other.bin"), CALM) is None  # calm, and yet no wait
+    monkeypatch.setattr(download, "SECONDS", QUICK)
+    assert within(20, find, server.file("a", "b")) is None
+    monkeypatch.setattr(download, "SECONDS", CALM)
+    assert within(20, find, server.file("c", path="set/other.bin")) is None  # calm, and yet no wait
     assert ("/a", None) in server.requests and ("/c", None) not in server.requests
     assert capsys.readouterr().out.count("no download of") == 1
 
@@ -389,31 +386,16 @@ def test_name_that_is_looked_up_for_ever_does_not_hang_us(server, monkeypatch):
         raise socket.gaierror("released")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(download, "SECONDS", QUICK)
     file = OutsideFile("set/file.bin", ("http://nowhere.invalid/a", "http://nowhere.invalid/b"), MD5, 5)
-    assert within(20, find, file, QUICK) is None
-
-
-def test_the_deadline_for_the_first_byte_is_shared_by_the_addresses(server, monkeypatch):
-    """Ten dead addresses together wait as long as one."""
-    waits = []
-    get = download.queue.Queue.get
-
-    def spy(self, block=True, timeout=None):
-        waits.append(timeout)
-        return get(self, block, timeout)
-
-    monkeypatch.setattr(download.queue.Queue, "get", spy)
-    server.behave = stall_at_once
-    patience = Patience(first_byte=0.5, silence=0.3, retries=0)
-    assert find(server.file(*"abcdefghij"), patience) is None
-    assert 1 <= len(waits) <= 2 and all(wait <= 0.5 - 0.3 for wait in waits[1:]), waits
+    assert within(20, find, file) is None
 
 
 def test_refused_connection_is_offline(server):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers there
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/a"
-        assert within(20, find, OutsideFile("set/file.bin", (url,), MD5, 5), CALM) is None
+        assert within(20, find, OutsideFile("set/file.bin", (url,), MD5, 5)) is None
     assert "ConnectionRefusedError" in download._offline[0]
 
 
@@ -423,7 +405,8 @@ CHILD = """
 import sys
 from utils import facts
 from utils.data import download
-print(download.find(facts.OutsideFile(*eval(sys.argv[1])), download.Patience(first_byte=30, silence=30)))
+download.SECONDS = 30
+print(download.find(facts.OutsideFile(*eval(sys.argv[1]))))
 """
 
 
@@ -473,5 +456,5 @@ def test_killed_download_is_resumed_by_the_next_process(server, cached):
     kept = part.stat().st_size
     assert not cached.exists()
     server.behave = send
-    assert within(30, find, server.file(), CALM).read_bytes() == CONTENT
+    assert within(30, find, server.file()).read_bytes() == CONTENT
     assert server.requests[1:] == [("/a", f"bytes={kept}-" if kept else None)]

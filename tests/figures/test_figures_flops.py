@@ -7,22 +7,6 @@ from helpers.figure_text import legend, texts
 from utils.figures import flops as figures
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.125, "0.125 FLOP/s"),
-        (999, "999 FLOP/s"),
-        (999.7, "1 kFLOP/s"),
-        (31e6, "31 MFLOP/s"),
-        (66.9e12, "66.9 TFLOP/s"),
-        (999.6e9, "1 TFLOP/s"),
-        (3.14e23, "314,000 EFLOP/s"),
-    ],
-)
-def test_short_takes_the_prefix_that_fits(value, shown):
-    assert figures.short(value, "FLOP/s") == shown
-
-
 def test_rates_are_labelled_with_their_factor():
     figure = figures.rates({"slow": 2e6, "fast": 3e9}, title="here")
     assert texts(figure) == ["2 MFLOP/s   ×1", "3 GFLOP/s   ×1,500"]

@@ -6,21 +6,6 @@ from helpers.figure_text import legend, words
 from utils.figures import memory as figures
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "unit"),
-    [
-        (0, (1, "B")),
-        (999, (1, "B")),
-        (1000, (1e3, "kB")),
-        (2_500_000, (1e6, "MB")),
-        (1e9, (1e9, "GB")),
-        (7e13, (1e12, "TB")),
-    ],
-)
-def test_the_unit_is_the_largest_one_reached(nbytes, unit):
-    assert figures.unit_of(nbytes) == unit
-
-
 def test_step_timeline_finds_the_peak_of_the_sum():
     parts = {"parameters": [4e6, 4e6, 4e6, 4e6], "activations": [0, 3e6, 8e6, 1e6]}
     figure = figures.step_timeline(parts, {"forward": 0, "backward": 2})

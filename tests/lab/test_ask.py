@@ -130,8 +130,8 @@ def test_mistakes_of_the_check_are_not_the_students():
 def test_parts_of_an_answer_are_answers():
     part = ask("{'a': [1, 2]}")["a"][1]
     assert part.value == 2 and "['a']" in part.question and "[1]" in part.question
-    assert "something that has 'b'" in report(lambda: ask("{'a': 1}")["b"])
-    assert "something that has 0" in report(lambda: ask("3")[0])
+    assert "that has 'b'" in report(lambda: ask("{'a': 1}")["b"])
+    assert "that has 0" in report(lambda: ask("3")[0])
 
 
 # Expecting

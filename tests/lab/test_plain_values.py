@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from utils.lab import plain_values
-from utils.lab.plain_values import HEAD, Other, dump, load
+from utils.lab.plain_values import HEAD, Unserializable, dump, load
 
 
 def across(value):
@@ -117,7 +117,7 @@ class Silent:
 )
 def test_anything_else_arrives_as_what_it_was_and_equals_nothing(value, words):
     back = across([value])[0]
-    assert type(back) is Other and words in repr(back)
+    assert type(back) is Unserializable and words in repr(back)
     assert not any(back == other for other in (value, 1, True, words, across([value])[0]))
     with pytest.raises(ValueError, match="cannot cross"):
         dump([value], strict=True)

@@ -18,11 +18,6 @@ from utils.models import GPT, MLP
 SPIRAL = spiral()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def net(dropout: float = 0.0, dtype=torch.float32) -> nn.Module:
     torch.manual_seed(0)
     return MLP((2, 16, 3), dropout).to(dtype)

@@ -80,7 +80,7 @@ def test_without_a_compiler_the_reason_is_given(monkeypatch):
     monkeypatch.setattr(compiler, "kernels", failing)
     assert no_inductor() == "RuntimeError: no compiler"
     monkeypatch.setattr(compiler, "kernels", lambda function, x: compiler.Kernels(x, 1, 1))
-    assert no_inductor() == "2·1 + 1 came out as [1.0, 1.0]"
+    assert no_inductor().endswith("[1.0, 1.0]")
 
 
 def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypatch):

@@ -192,7 +192,7 @@ def test_parameters_count_apart_also_through_their_views():
 
 def test_parameters_with_their_names_are_refused():
     linear = nn.Linear(2, 2)
-    with pytest.raises(TypeError, match=r"not tuple: give model.parameters\(\)"):
+    with pytest.raises(TypeError, match=r"not tuple: .*model.parameters\(\)"):
         saved_bytes(linear, torch.ones(2), parameters=linear.named_parameters())
 
 
@@ -574,7 +574,7 @@ def test_bad_timings_are_refused():
     with pytest.raises(ValueError, match="0 rounds after 2 warm-up"):
         time_paired({"a": int}, rounds=0)
     timings = time_paired({"a": int}, rounds=1, device="cpu"), time_paired({"a": int}, rounds=2, device="cpu")
-    with pytest.raises(ValueError, match="1 and 2 rounds do not pair"):
+    with pytest.raises(ValueError, match="1 and 2 rounds"):
         ratio(timings[0]["a"], timings[1]["a"])
 
 

@@ -330,15 +330,15 @@ class Blocks(LiveBytes):
         self.on_host = function is torch.ops.aten.lift_fresh.default
         return super().__torch_dispatch__(function, types, args, kwargs)
 
-    def _meet(self, tree, ours: bool) -> None:
+    def _register(self, tree, counted: bool) -> None:
         known = set(self._known)
-        super()._meet(tree, ours and not self.on_host)
+        super()._register(tree, counted and not self.on_host)
         for address in self._known.keys() - known:
             self._take(self._known[address])
 
-    def _leave(self, address: int) -> None:
+    def _forget(self, address: int) -> None:
         size = self._known[address]
-        super()._leave(address)
+        super()._forget(address)
         self._take(-size)
 
     def _take(self, size: int) -> None:

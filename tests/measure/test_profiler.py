@@ -130,7 +130,7 @@ def test_on_cuda_kernels_and_copies_compute_and_what_overlaps_counts_once():
 
 
 def test_refuses_an_unknown_phase():
-    with pytest.raises(ValueError, match="'loss' is no phase of a step: choose one of data, forward"), phase("loss"):
+    with pytest.raises(ValueError, match=r"'loss' is .*: choose one of data, forward"), phase("loss"):
         pass
 
 
@@ -144,7 +144,7 @@ def test_refuses_phases_that_overlap():
         with phase("forward", "cpu"), phase("data", "cpu"):
             torch.ones(1)
 
-    with pytest.raises(ValueError, match="phase 'data' begins inside phase 'forward', its time would count twice"):
+    with pytest.raises(ValueError, match="phase 'data' begins inside phase 'forward'"):
         profile_step(step, device="cpu")
 
 

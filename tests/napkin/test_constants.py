@@ -105,6 +105,7 @@ def survivors(module: types.ModuleType, test_modules: Sequence[types.ModuleType]
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", [facts, papers, formulas], ids=lambda module: module.__name__)
 def test_every_constant_is_held_by_a_test(module):
     found, tried = survivors(module, TESTS)

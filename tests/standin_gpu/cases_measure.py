@@ -68,7 +68,7 @@ def test_devices_that_are_not_here_or_cannot_be_read_are_named(monkeypatch):
         with pytest.raises(ValueError, match="'cpu' has no allocator that keeps statistics: use LiveBytes"):
             instrument("cpu")
     monkeypatch.delattr(torch.gpu, "memory_stats")
-    with pytest.raises(ValueError, match=r"torch\.gpu tells nothing of its allocator"):
+    with pytest.raises(ValueError, match=r"torch\.gpu has no statistics of its allocator"):
         AllocatorBytes()
 
 

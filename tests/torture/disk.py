@@ -24,7 +24,7 @@ SIZE = 1 << 20  # bytes; a run needs some 200 kB
 PAGE = 4096  # tmpfs hands out whole ones
 CHECKPOINT_PAGES = 9  # about
 CAUSES = (
-    "No space left on device|Read-only file system|moved, removed or replaced|is a file|of another config|"
+    "No space left on device|Read-only file system|moved or removed|was removed|is (?:now )?a file|of another config|"
     "another run has trained in"
 )
 NEXT_MOVES = "start again|choose another|name a folder"
@@ -115,6 +115,10 @@ class Trouble:
 
     def end(self) -> None: ...
 
+    def survived(self) -> bool:
+        """Whether a run that ended well did so in spite of the trouble."""
+        return False
+
     def meet(self) -> tuple[Victim, int]:
         """Start a run that it befalls; (victim, exit code)."""
         victim = self._start()
@@ -128,7 +132,7 @@ class Trouble:
         return start(partial(train_prepared, prepare, self.here, **self.options), self.here / "log")
 
     def tried(self, expected: dict, tally: Tally) -> list[str]:
-        """What was wrong; not counted if the run ended before the trouble came."""
+        """What was wrong."""
         saved = []
         if self.draw.random() < 0.3:  # it befalls a restart
             earlier = self._start()
@@ -137,12 +141,12 @@ class Trouble:
             saved += earlier.steps
         victim, code = self.meet()
         saved += victim.steps
-        if code == 0:
+        if code == 0 and not self.survived():  # the run ended before the trouble came, or began after it
             self.end()
             return []
         tally.count += 1
         tally.notes[self.what] += 1
-        wrong = self._not_explained(code) + self.harm()
+        wrong = (self._not_explained(code) if code else []) + self.harm()
         if victim.left_behind():
             wrong.append("a worker was left behind")
         if self.restart:
@@ -254,6 +258,10 @@ class Moved(Trouble):
     def end(self) -> None:
         shutil.rmtree(self.run, ignore_errors=True)
         self.aside.rename(self.run)
+
+    def survived(self) -> bool:
+        """The run has continued in its folder, wherever that is now."""
+        return bool(checkpoint.find(self.aside / "checkpoints"))
 
 
 class AnotherRun(Moved):

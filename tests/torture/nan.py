@@ -460,7 +460,7 @@ def _wrong_words(plan: Plan, error: str | None, hand: ByHand):
         if not named or named[1] not in suspects:
             yield f"names {named and named[1]}, not {suspects}"
     else:
-        words.append(f"{hand.limit} updates in a row were not finite, the last of them by step {last + 1} ")
+        words.append(f"{hand.limit} updates in a row were not finite, the last of them at step {last + 1} ")
     if missing := [word for word in words if word not in error]:
         yield f"no {missing} in {error!r}"
 

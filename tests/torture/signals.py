@@ -21,7 +21,8 @@ from utils.loop import checkpoint
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT
 
-LOOP = import_module("utils.loop.train")  # the module: its package exports the function of the same name
+loop = import_module("utils.loop.train")  # the module: the name in utils.loop is the function
+
 LOGGED = {"log_every": 1}  # so that the log tells each step made
 REFUSED = "RuntimeError: another run "
 VALIDATIONS = 5
@@ -134,7 +135,7 @@ def _sigterm_within(one: Try) -> bool:
     """In a save, or just before a validation, the one after the last step included."""
     if one.draw.random() < 0.5:
         asks = partial(
-            call_before, LOOP, "evaluate", one.draw.randrange(VALIDATIONS), partial(_send_myself, signal.SIGTERM)
+            call_before, loop, "evaluate", one.draw.randrange(VALIDATIONS), partial(_send_myself, signal.SIGTERM)
         )
         return one.must_have_saved(one.ended(one.start(asks)))
     instant = (one.draw.randrange(12), one.draw.randrange(one.lines), signal.SIGTERM)
@@ -211,8 +212,8 @@ def _a_second_run(one: Try) -> bool:
 
 def _another_between(one: Try) -> bool:
     """While one has looked at the folder, and has not yet begun in it, another trains there and is killed."""
-    stops = partial(call_before, RunFolder, "open_for_writing", 0, partial(_send_myself, signal.SIGSTOP))
-    late = one.start(stops, log="second")
+    stop = partial(_send_myself, signal.SIGSTOP)
+    late = one.start(partial(call_before, RunFolder, "open_for_writing", 0, stop), log="second")
     os.waitid(os.P_PID, late.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     victim = one.start_and_wait()
     if one.ended(victim, signal.SIGKILL) == 0 or not (one.run / "run.json").exists():

@@ -10,9 +10,9 @@ NOT_VERIFIED = "not verified here:"
 
 @contextmanager
 def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message: str = ""):
-    """Pass if the block raises `kind` with `message` somewhere in its text; otherwise AssertionError says what happened.
+    """Pass if the block raises `kind` with `message` in its text; otherwise raise AssertionError that says what happened.
 
-    Any other exception passes through unchanged. Yields a list that holds the exception after the block.
+    Any other exception propagates unchanged. Yields a list that holds the exception after the block.
     """
     caught: list[BaseException] = []
     try:
@@ -27,7 +27,7 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message:
 
 
 def not_verified(reason: str) -> None:
-    """Say that the proof in this cell could not run here; the ledger reads the line and counts the claim as unverified."""
+    """Print that the proof in this cell could not run here. The ledger reads this line: the claim is not verified."""
     print(f"{NOT_VERIFIED} {reason}")
 
 
@@ -37,16 +37,16 @@ class _ExplainAsserts(ast.NodeTransformer):
     def visit(self, node):
         if isinstance(node, ast.Module):
             rewrite_asserts(node, b"")
-            # Its imports stand on the line of the first statement and end nowhere; IPython would end them on line 1.
+            # pytest adds imports on the line of the first statement, without an end line; IPython would take line 1.
             for statement in node.body:
                 statement.end_lineno = getattr(statement, "end_lineno", None) or statement.lineno
         return node
 
 
 def explain_asserts() -> None:
-    """From here on a failing plain `assert` in this notebook shows the values it compared, as pytest does.
+    """Make every failing `assert` in this notebook show the values that it compared, as pytest does.
 
-    Does nothing outside IPython; calling it twice is the same as calling it once.
+    Does nothing outside IPython. A second call changes nothing.
     """
     try:
         shell = get_ipython()

@@ -1,12 +1,12 @@
-"""Detectors of silent bugs in a training loop: each runs a loop on a problem small enough to be checked by hand.
+"""Detectors of silent bugs in a training loop: each runs the loop on a problem small enough to check by hand.
 
 A detector takes `train`, any function with the signature of utils.loop.train, and raises AssertionError with the values
-it saw. It looks from outside: a Witness notes what the model and the optimizer were given. Detectors that read the
-history, the average or the best weights need a loop that returns a Result like utils.loop.train; the others are content
-with any loop that trains the model in place, also ten lines written by hand that take **_ for what they do not know.
+it saw. It observes from outside: a Recording holds what the model and the optimizer were given. Detectors that read the
+history, the EMA or the best weights need a loop that returns a Result, as utils.loop.train does. The others accept any
+loop that trains the model in place, even a hand-written one of ten lines that takes **_ for the arguments it ignores.
 
-The test bed is the same wherever possible: 22 examples in batches of 8, so that the last batch is short and an epoch has
-more than one step; more than one epoch, because the first step of a run hides a missing zero_grad; plain SGD, because
+The toy problem is the same wherever possible: 22 examples in batches of 8, so that the last batch is short and an epoch
+has more than one step; more than one epoch, because the first step of a run hides a missing zero_grad; plain SGD, because
 Adam divides every constant factor out of the gradient and so hides wrong scales.
 """
 
@@ -26,7 +26,18 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.checks.parts import Loss, batches_mix_classes, every_example_once, is_a_copy, order_is_kept
-from utils.checks.toy_problem import BATCH, EPOCH, EXAMPLES, Bed, Train, Witness, clones, norm_of, plain_config, witness
+from utils.checks.toy_problem import (
+    BATCH,
+    EPOCH,
+    EXAMPLES,
+    Recording,
+    ToyProblem,
+    Train,
+    clones,
+    norm_of,
+    plain_config,
+    record_run,
+)
 from utils.data.datasets import IGNORE, TensorData
 from utils.device import own_random_streams
 from utils.loop import checkpoint
@@ -41,89 +52,91 @@ from utils.loop.run_folder import best_weights
 def gradients_are_fresh(train: Train) -> None:
     """Each step uses the gradient of its own batch at its own weights, and nothing else.
 
-    Compares what the optimizer is given with a gradient computed apart. Catches a forgotten zero_grad (a relative
-    error of 0 at the first step, of about 1 from the second on), a sum where a mean was meant, weights changed between
-    forward and step, a graph used after a step. Plain SGD; Adam would not mind a factor. Batches of 7, the last of each
-    epoch a single example.
+    Compares the gradient that the optimizer is given with one computed independently. Catches a forgotten zero_grad (the
+    relative error is 0 at the first step and about 1 from the second on), a sum where a mean was meant, weights changed
+    between forward and step, a graph used after a step. Plain SGD, because Adam would hide a constant factor. Batches of
+    7, so that the last batch of each epoch is a single example.
     """
-    bed = Bed()
-    for i, step in enumerate(witness(train, bed, plain_config(steps=8, batch_size=7)).steps):
-        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
-        assert error < 1e-4, f"step {i + 1}: the gradient is off that of its batch by a relative {error:.3g}"
+    problem = ToyProblem()
+    for i, step in enumerate(record_run(train, problem, plain_config(steps=8, batch_size=7)).steps):
+        error = _relative_error(step.gradients, problem.gradient(step.weights, step.x))
+        assert error < 1e-4, f"step {i + 1}: the gradient differs from its batch's by a relative {error:.3g}"
 
 
 def steps_have_gradients(train: Train) -> None:
     """At every step each parameter has a gradient, not all zero, and the step moves it.
 
-    Catches zero_grad between backward and step: the model never trains. That weights move proves little: with AdamW and
-    zeros instead of None they move by weight decay alone; so plain SGD without decay.
+    Catches zero_grad between backward and step: the model never trains. Moving weights prove little: with AdamW, and
+    gradients of zero instead of None, weight decay alone moves them. Hence plain SGD without decay.
     """
-    bed = Bed()
-    before = clones(bed.model.parameters())
-    steps = witness(train, bed, plain_config()).steps
-    empty = [sum(g is None or not g.any() for g in step.gradients) for step in steps]
-    assert steps and not any(empty), f"parameters without a gradient, by step: {empty}"
-    still = sum(torch.equal(a, b) for a, b in zip(before, bed.model.parameters(), strict=True))
-    assert still == 0, f"{still} of {len(before)} parameters never moved"
+    problem = ToyProblem()
+    before = clones(problem.model.parameters())
+    steps = record_run(train, problem, plain_config()).steps
+    missing = [sum(g is None or not g.any() for g in step.gradients) for step in steps]
+    assert steps and not any(missing), f"parameters without a gradient, by step: {missing}"
+    unmoved = sum(torch.equal(a, b) for a, b in zip(before, problem.model.parameters(), strict=True))
+    assert unmoved == 0, f"{unmoved} of {len(before)} parameters never moved"
 
 
 def accumulation_equals_big_batch(train: Train) -> None:
     """The gradient of a batch in 4 micro-batches is that of the whole batch, to 1e-12 in float64.
 
-    Batches of 10 and 2 in 4 parts: 3, 3, 2, 2 and 1, 1. Catches the mean of the parts' means, and a missing division by the
-    number of parts (a factor of 4 that Adam would hide). With parts of one size the mean of means is right.
+    Batches of 10 and 2 in 4 micro-batches: 3, 3, 2, 2 and 1, 1. Catches a mean of the micro-batches' means, and a missing
+    division by their number (a factor of 4 that Adam would hide). With equal micro-batches the mean of means is right.
     """
-    bed = Bed(dtype=torch.float64)
-    for step in witness(train, bed, plain_config(batch_size=10, accumulation=4)).steps:
-        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
+    problem = ToyProblem(dtype=torch.float64)
+    for step in record_run(train, problem, plain_config(batch_size=10, accumulation=4)).steps:
+        error = _relative_error(step.gradients, problem.gradient(step.weights, step.x))
         assert error < 1e-12, f"{len(step.x)} examples in micro-batches of {step.sizes}: relative error {error:.3g}"
 
 
 def accumulation_counts_tokens(train: Train) -> None:
-    """The same where targets are masked: each target that counts weighs the same, whichever micro-batch it is in.
+    """The same with masked targets: each target that counts has the same weight, whichever micro-batch it is in.
 
-    Texts of 1 to 7 targets. Catches micro-batches weighted by their number of examples, or all alike; equal lengths would
-    hide both.
+    Texts of 1 to 7 targets. Catches micro-batches weighted by their number of examples, or all equally; texts of equal
+    length would hide both.
     """
-    bed = Bed(tokens=True, dtype=torch.float64)
-    for step in witness(train, bed, plain_config(accumulation=4)).steps:
-        error = _relative_error(step.gradients, bed.gradient(step.weights, step.x))
-        kept = [int(bed.targets(x).ne(IGNORE).sum()) for x in step.x.split(step.sizes)]
-        assert error < 1e-12, f"micro-batches of {kept} targets: relative error {error:.3g}"
+    problem = ToyProblem(tokens=True, dtype=torch.float64)
+    for step in record_run(train, problem, plain_config(accumulation=4)).steps:
+        error = _relative_error(step.gradients, problem.gradient(step.weights, step.x))
+        counts = [int(problem.targets(x).ne(IGNORE).sum()) for x in step.x.split(step.sizes)]
+        assert error < 1e-12, f"micro-batches of {counts} targets: relative error {error:.3g}"
 
 
 def no_micro_batch_is_left_over(train: Train) -> None:
-    """Every example that went forward is in exactly one step, also at the end of an epoch and of the run.
+    """Every example in a forward pass is in exactly one step, also at the end of an epoch and of the run.
 
-    22 examples in batches of 8, 8, 6, each in micro-batches of 2 (6 in 4 parts: 2, 2, 1, 1). Catches a loop without a last
-    step for the rest, `if (i + 1) % accumulation == 0: step()`, whose gradients leak into the next epoch, and a rest that is
-    thrown away. With a whole number of batches both are invisible.
+    22 examples in batches of 8, 8, 6, each in micro-batches of 2 (6 in 4 parts: 2, 2, 1, 1). Catches a loop that makes no
+    step for the remainder, `if (i + 1) % accumulation == 0: step()`, so that its gradients leak into the next epoch, and a
+    loop that drops the remainder. With a whole number of batches both are invisible.
     """
-    seen = witness(train, Bed(), plain_config(accumulation=4))
-    sizes = [len(step.x) for step in seen.steps]
+    recording = record_run(train, ToyProblem(), plain_config(accumulation=4))
+    sizes = [len(step.x) for step in recording.steps]
     assert sizes == [8, 8, 6] * 2, f"22 examples in batches of 8, two epochs: the steps use {sizes} examples"
-    assert not seen.forwards, f"{len(seen.forwards)} micro-batches went forward after the last step"
+    assert not recording.forwards, f"{len(recording.forwards)} micro-batches went forward after the last step"
 
 
 def memory_shortage_changes_nothing(train: Train) -> None:
-    """A loop that runs out of memory at its first step ends with the bits of one that began with smaller micro-batches.
+    """A run that is out of memory at its first step ends with the bits of a run that began with smaller micro-batches.
 
-    The model raises torch.OutOfMemoryError for more than 4 examples, behind its BatchNorm and its dropout: both have seen
-    the failed attempt, and must not have. Micro-batches change BatchNorm's statistics, so the other has accumulation=2.
-    Any other RuntimeError must come through at the first attempt.
+    The model raises torch.OutOfMemoryError for more than 4 examples, after its BatchNorm and its dropout have run: the
+    loop must undo what the failed attempt did to both. Micro-batches change BatchNorm's statistics, so the run that it is
+    compared with has accumulation=2. Any other RuntimeError must be raised at the first attempt.
     """
 
     def too_much(module, inputs):
         if torch.is_grad_enabled() and len(inputs[0]) > BATCH // 2:
-            raise torch.OutOfMemoryError("pretended")
+            raise torch.OutOfMemoryError("simulated")
 
-    short, ample = Bed(norm=True, dropout=0.5), Bed(norm=True, dropout=0.5)
-    short.model[-1].register_forward_pre_hook(too_much)
+    limited, ample = ToyProblem(norm=True, dropout=0.5), ToyProblem(norm=True, dropout=0.5)
+    limited.model[-1].register_forward_pre_hook(too_much)
     with contextlib.redirect_stdout(io.StringIO()):
-        short.run(train, plain_config())
+        limited.run(train, plain_config())
     ample.run(train, plain_config(accumulation=2))
-    _assert_same_bits(*(clones(bed.model.state_dict().values()) for bed in (short, ample)), "short and ample memory")
-    broken, attempts = Bed(), []
+    _assert_same_bits(
+        *(clones(problem.model.state_dict().values()) for problem in (limited, ample)), "limited and ample memory"
+    )
+    broken, attempts = ToyProblem(), []
 
     def broken_loss(outputs: Tensor, targets: Tensor) -> Tensor:
         if outputs.requires_grad:
@@ -133,58 +146,56 @@ def memory_shortage_changes_nothing(train: Train) -> None:
 
     with contextlib.suppress(RuntimeError), contextlib.redirect_stdout(io.StringIO()):
         broken.run(train, plain_config(), loss=broken_loss)
-    assert attempts == [BATCH], f"an error that is not of memory: attempts with {attempts} examples"
+    assert attempts == [BATCH], f"an error unrelated to memory was retried: attempts with {attempts} examples"
 
 
 def all_ignored_batch_is_harmless(train: Train) -> None:
-    """A batch without a single target to learn from moves nothing and leaves every reported number finite.
+    """A batch whose targets are all ignored changes no weight and leaves every reported number finite.
 
-    Catches the mean over kept targets, 0/0 = NaN. Its gradient is 0, so that the weights alone look fine: the history is
-    looked at as well. Batches of 1, so that each ignored example is a whole batch.
+    Catches a mean over the targets that count, 0/0 = NaN. Its gradient is 0, so the weights alone look fine: the detector
+    reads the history as well. Batches of 1, so that each ignored example is a whole batch.
     """
-    bed = Bed()
-    bed.data.y[5:9] = IGNORE
+    problem = ToyProblem()
+    problem.data.y[5:9] = IGNORE
     try:
-        result = bed.run(train, plain_config(steps=EXAMPLES, batch_size=1, log_every=1))
+        result = problem.run(train, plain_config(steps=EXAMPLES, batch_size=1, log_every=1))
     except FloatingPointError as error:
-        raise AssertionError(f"a batch without targets is taken for one that is not finite: {error}") from error
-    _assert_finite(bed.model)
+        raise AssertionError(f"the loop treats a batch without targets as not finite: {error}") from error
+    _assert_finite(problem.model)
     losses = [record["loss"] for record in result.history]
     assert all(loss is None or math.isfinite(loss) for loss in losses), f"logged losses: {losses}"
 
 
 # ---- clipping, scaling, precision ------------------------------------------------------------------------------------
 
-CLIP = (
-    0.05  # bites at every step of the bed, whose gradients are of norm 0.3 to 1; at 1.0 a broken clip would look right
-)
+CLIP = 0.05  # clips at every step: the gradients have norms of 0.3 to 1. At 1.0 a broken clip would look right
 
 
 def clip_binds(train: Train) -> None:
     """The gradient that each step uses has the clipped norm, 0.05.
 
-    Catches clipping before backward, after the step, on an exhausted generator of parameters. The norm that clip_grad_norm_
-    returns looks right in all of them but the first, so it is measured when the optimizer steps.
+    Catches clipping before backward, clipping after the step, and clipping an exhausted generator of parameters. The norm
+    that clip_grad_norm_ returns looks right in all but the first, so the norm is measured when the optimizer steps.
     """
-    norms = [norm_of(step.gradients) for step in witness(train, Bed(), plain_config(clip=CLIP)).steps]
-    off = [round(norm, 6) for norm in norms if not math.isclose(norm, CLIP, rel_tol=1e-4)]
-    assert norms and not off, f"clipped to {CLIP}, but the steps see gradients of norm {off}"
+    norms = [norm_of(step.gradients) for step in record_run(train, ToyProblem(), plain_config(clip=CLIP)).steps]
+    wrong = [round(norm, 6) for norm in norms if not math.isclose(norm, CLIP, rel_tol=1e-4)]
+    assert norms and not wrong, f"clipped to {CLIP}, but the optimizer got gradients of norm {wrong}"
 
 
 def logged_norm_is_before_clipping(train: Train) -> None:
-    """The history's grad_norm is the norm before clipping, that of the batch's gradient. After it, it would be constant."""
-    bed = Bed()
-    seen = witness(train, bed, plain_config(clip=CLIP, log_every=1))
-    logged = [record["grad_norm"] for record in seen.result.history]
-    true = [norm_of(bed.gradient(step.weights, step.x)) for step in seen.steps]
-    assert np.allclose(logged, true, rtol=1e-3), f"logged norms {logged}, the batches' {true}"
+    """The history's grad_norm is the norm of the batch's gradient before clipping. After clipping it would be constant."""
+    problem = ToyProblem()
+    recording = record_run(train, problem, plain_config(clip=CLIP, log_every=1))
+    logged = [record["grad_norm"] for record in recording.result.history]
+    expected = [norm_of(problem.gradient(step.weights, step.x)) for step in recording.steps]
+    assert np.allclose(logged, expected, rtol=1e-3), f"logged norms {logged}, the batches' {expected}"
 
 
 def loss_scale_leaves_no_trace(train: Train) -> None:
     """With fp16 and its scaler an SGD update is as large as in fp32, to 3 %.
 
-    Catches optimizer.step() in place of scaler.step() or a missing unscale_: the update is 65,536 times too large. Under
-    Adam it would be 1.0004 times.
+    Catches optimizer.step() in place of scaler.step(), or a missing unscale_: the update is 65,536 times too large. Adam
+    would hide it: its update would be 1.0004 times as large.
     """
     ratio = _first_update(train, precision="fp16") / _first_update(train)
     assert 0.97 < ratio < 1.03, f"the fp16 update is {ratio:.4g} times the fp32 update"
@@ -194,22 +205,24 @@ def clip_sees_unscaled_gradients(train: Train) -> None:
     """With fp16 and clipping an SGD update is as large as in fp32 with clipping, to 3 %.
 
     Catches clipping before unscale_: gradients 65,536 times too large are cut down to the limit and then divided
-    by the scale. Clipping must bite, and the optimizer must not be Adam.
+    by the scale. The limit must be below the norms, and the optimizer must not be Adam.
     """
     ratio = _first_update(train, precision="fp16", clip=CLIP) / _first_update(train, clip=CLIP)
     assert 0.97 < ratio < 1.03, f"the clipped fp16 update is {ratio:.4g} times the clipped fp32 update"
 
 
 def precision_takes_effect(train: Train) -> None:
-    """bf16 and fp16 reach the layers, in training and in validation: a Linear's outputs are of that type.
+    """bf16 and fp16 reach the layers, in training and in validation: a Linear's outputs have that dtype.
 
-    Catches an autocast that is built and never entered, or left before the forward pass: everything works, in float32.
+    Catches an autocast that is built and never entered, or exited before the forward pass: all runs work, in float32.
     """
     for precision, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
-        bed, seen = Bed(), []
-        bed.model[1].register_forward_hook(lambda module, inputs, outputs, seen=seen: seen.append(outputs.dtype))
-        bed.run(train, plain_config(precision=precision), val=bed.val)
-        assert set(seen) == {dtype}, f"precision {precision!r}: a linear layer gives {sorted(set(map(str, seen)))}"
+        problem, seen = ToyProblem(), []
+        problem.model[1].register_forward_hook(lambda module, inputs, outputs, seen=seen: seen.append(outputs.dtype))
+        problem.run(train, plain_config(precision=precision), val=problem.val)
+        assert set(seen) == {dtype}, (
+            f"precision {precision!r}: a linear layer's outputs have {sorted(set(map(str, seen)))}"
+        )
 
 
 def weights_stay_float32(train: Train) -> None:
@@ -223,14 +236,14 @@ def weights_stay_float32(train: Train) -> None:
         nn.init.ones_(model.weight)
         data = TensorData(torch.tensor([[1.0, 1e-3, 0.0]] * BATCH), torch.zeros(BATCH, 1), regression=True)
         for optimizer in ("sgd", "adamw"):
-            own = copy.deepcopy(model)
+            trained = copy.deepcopy(model)
             train(
-                own,
+                trained,
                 data,
                 config=plain_config(steps=4, lr=1e-3, precision=precision, optimizer=optimizer),
                 loss=lambda outputs, _: outputs.float().sum(),
             )
-            weights = own.weight.detach().flatten().tolist()
+            weights = trained.weight.detach().flatten().tolist()
             assert all(map(math.isfinite, weights)), f"{precision}, {optimizer}: the weights become {weights}"
             assert 0.99 < weights[0] < 1, (
                 f"{precision}, {optimizer}: updates of 0.001 leave a weight of 1 at {weights[0]}"
@@ -241,14 +254,14 @@ def weights_stay_float32(train: Train) -> None:
 
 
 def rate_follows_schedule(train: Train) -> None:
-    """Step t of 12 uses the rate of a warm-up over 3 steps and a cosine over the other 9, down towards a fifth of the peak.
+    """12 steps use the rates of a warm-up over 3 steps and a cosine over the other 9, down towards a fifth of the peak.
 
     Catches a schedule that advances per epoch or per micro-batch, one that advances before the optimizer, and one that is
-    never stepped. Looked at when the optimizer steps, not in the history: get_last_lr() after the step is the next one.
-    A constant rate, or one step an epoch, would hide all of it; accumulation 2 and 3 steps an epoch.
+    never stepped. The rate is read when the optimizer steps, not from the history: after the step, get_last_lr() is the
+    next step's. A constant rate or one step per epoch would hide all of this; here an epoch has 3 steps of 2 micro-batches.
     """
     config = plain_config(steps=12, warmup=3, schedule="cosine", final_lr=0.2, accumulation=2, lr=0.1)
-    used = [step.lr for step in witness(train, Bed(), config).steps]
+    used = [step.lr for step in record_run(train, ToyProblem(), config).steps]
     cosine = [0.02 + 0.04 * (1 + math.cos(math.pi * t / 9)) for t in range(9)]
     expected = [0.1 / 3, 0.2 / 3, 0.1, *cosine]
     assert np.allclose(used, expected, rtol=0, atol=1e-9), (
@@ -257,33 +270,35 @@ def rate_follows_schedule(train: Train) -> None:
 
 
 def logged_rate_is_the_one_used(train: Train) -> None:
-    """The history's lr of a step is the one the optimizer used in it, not that of the step after; so is its epoch."""
-    seen = witness(train, Bed(), plain_config(steps=9, warmup=3, schedule="cosine", log_every=1))
-    logged, used = [record["lr"] for record in seen.result.history], [step.lr for step in seen.steps]
+    """The history's lr at a step is the one that the optimizer used, not the next step's; the same holds for the epoch."""
+    recording = record_run(train, ToyProblem(), plain_config(steps=9, warmup=3, schedule="cosine", log_every=1))
+    logged, used = [record["lr"] for record in recording.result.history], [step.lr for step in recording.steps]
     assert np.allclose(logged, used, rtol=0, atol=1e-9), f"logged {np.round(logged, 5)}, used {np.round(used, 5)}"
-    epochs = [record["epoch"] for record in seen.result.history]
-    assert epochs == [0, 0, 0, 1, 1, 1, 2, 2, 2], f"epochs {epochs} are logged for 9 steps, 3 an epoch"
+    epochs = [record["epoch"] for record in recording.result.history]
+    assert epochs == [0, 0, 0, 1, 1, 1, 2, 2, 2], f"epochs {epochs} are logged for 9 steps, 3 per epoch"
 
 
 def updates_follow_their_rule(train: Train) -> None:
     """SGD with momentum and AdamW move the weights as their formulas say, from the gradients that the optimizer was given.
 
-    Followed by hand in float64, to 1e-6. AdamW decays matrices and no biases. Step 1 is bad and skipped: a state that
-    begins with a blocked step must be as if it had not been. Catches another optimizer than the one asked for, settings that
-    do not reach it, weights that something else changes.
+    The formulas are computed here in float64 and agree to 1e-6. AdamW decays matrices and no biases. Step 1 is not finite
+    and is skipped: it must leave no trace in the optimizer's state. Catches an optimizer other than the configured one,
+    settings that do not reach it, and weights that something else changes.
     """
     rules = {"sgd": ({"momentum": 0.9}, _momentum_rule), "adamw": ({"beta2": 0.99, "weight_decay": 0.5}, _adamw_rule)}
     for optimizer, (settings, rule) in rules.items():
-        bed = Bed()
+        problem = ToyProblem()
         config = plain_config(optimizer=optimizer, nonfinite="skip", lr=0.05, **settings)
         try:
-            seen = witness(train, bed, config, loss=_nan_at(1))
-        except FloatingPointError as error:  # what is read before it was written may be anything
-            raise AssertionError(f"{optimizer}: after a blocked step it does not go on: {error}") from error
-        expected = rule([w.double() for w in seen.steps[0].weights], [step.gradients for step in seen.steps[1:]])
-        moved = max((a - b).abs().max().item() for a, b in zip(bed.model.parameters(), expected, strict=True))
+            recording = record_run(train, problem, config, loss=_nan_at(1))
+        except FloatingPointError as error:  # a state that was read before it was written can hold any value
+            raise AssertionError(f"{optimizer}: the run fails after a skipped step: {error}") from error
+        expected = rule(
+            [w.double() for w in recording.steps[0].weights], [step.gradients for step in recording.steps[1:]]
+        )
+        moved = max((a - b).abs().max().item() for a, b in zip(problem.model.parameters(), expected, strict=True))
         assert moved < 1e-6, (
-            f"{optimizer}: after {len(seen.steps)} steps a weight is {moved:.3g} from where it should be"
+            f"{optimizer}: after {len(recording.steps)} steps a weight is {moved:.3g} away from the formula's"
         )
 
 
@@ -309,8 +324,8 @@ def _adamw_rule(weights: list[Tensor], gradients: list[list[Tensor]]) -> list[Te
 def weight_decay_is_decoupled(train: Train) -> None:
     """Without a gradient AdamW shrinks every weight by the same share, lr · weight_decay.
 
-    Catches Adam(weight_decay=…): there weights of 1 and of 5 shrink by the same amount. One size of weight could not tell
-    the two apart, nor could SGD, where they are the same.
+    Catches Adam(weight_decay=…), in which weights of 1 and 5 shrink by the same amount. Weights of one size could not tell
+    the two apart, nor could SGD, for which both are the same.
     """
     model = nn.Linear(2, 1, bias=False)
     model.weight.data = torch.tensor([[1.0, 5.0]])
@@ -324,47 +339,48 @@ def weight_decay_is_decoupled(train: Train) -> None:
 def frozen_weights_stay(train: Train) -> None:
     """A layer that is frozen from the start keeps its bits; so does one frozen at step 3, from then on.
 
-    Catches an optimizer that decays what is frozen, and zero_grad(set_to_none=False), after which momentum goes on moving a
-    weight whose gradient is 0. Frozen from the start alone proves little: no gradient, no momentum. With momentum and decay.
+    Catches an optimizer that decays frozen weights, and zero_grad(set_to_none=False), after which momentum keeps moving a
+    weight whose gradient is 0. A weight frozen from the start has no gradient and no momentum, so it proves little alone.
     """
-    bed = Bed()
-    first, last = bed.model[1], bed.model[-1]
+    problem = ToyProblem()
+    first, last = problem.model[1], problem.model[-1]
     last.bias.requires_grad_(False)
-    kept, calls = {"last.bias": last.bias.detach().clone()}, []
+    frozen, calls = {"last.bias": last.bias.detach().clone()}, []
 
     def freeze(module, _):
         calls.append(None)
-        if torch.is_grad_enabled() and "first.weight" not in kept and len(calls) > 3:
-            kept["first.weight"] = first.weight.detach().clone()
+        if torch.is_grad_enabled() and "first.weight" not in frozen and len(calls) > 3:
+            frozen["first.weight"] = first.weight.detach().clone()
             first.weight.requires_grad_(False)
 
-    bed.model.register_forward_pre_hook(freeze)
-    bed.run(train, plain_config(steps=9, momentum=0.9, weight_decay=0.1))
+    problem.model.register_forward_pre_hook(freeze)
+    problem.run(train, plain_config(steps=9, momentum=0.9, weight_decay=0.1))
     moved = {
         name: (w - {"last.bias": last.bias, "first.weight": first.weight}[name]).abs().max().item()
-        for name, w in kept.items()
+        for name, w in frozen.items()
     }
-    assert len(kept) == 2 and not any(moved.values()), f"frozen weights moved by at most: {moved}"
+    assert len(frozen) == 2 and not any(moved.values()), f"frozen weights moved by at most: {moved}"
 
 
 def average_is_validated(train: Train) -> None:
     """With ema the reported validation loss is that of the running average, and the average is right.
 
-    The average is followed by hand from the weights before each step; BatchNorm's statistics are those of the model. Catches
-    validating the raw weights, an average updated before the step, or with decay and share exchanged, or with the statistics
-    it began with. A large learning rate keeps the losses apart.
+    The detector computes the average from the weights before each step, with the model's BatchNorm statistics. Catches
+    validation of the raw weights, and an average that is updated before the step, or with decay and 1 - decay exchanged,
+    or that keeps its initial BatchNorm statistics. A large learning rate keeps the two losses apart.
     """
-    bed = Bed(norm=True)
-    average = [p.double() for p in clones(bed.model.parameters())]
-    seen = witness(train, bed, plain_config(lr=1.0, ema=0.8), val=bed.val)
-    for weights in [*(step.weights for step in seen.steps[1:]), clones(bed.model.parameters())]:
+    problem = ToyProblem(norm=True)
+    average = [p.double() for p in clones(problem.model.parameters())]
+    recording = record_run(train, problem, plain_config(lr=1.0, ema=0.8), val=problem.val)
+    for weights in [*(step.weights for step in recording.steps[1:]), clones(problem.model.parameters())]:
         average = [0.8 * a + 0.2 * w.double() for a, w in zip(average, weights, strict=True)]
     expected, raw = (
-        bed.mean_loss(w, bed.val.x, bed.val.y, like=bed.model) for w in (average, list(bed.model.parameters()))
+        problem.mean_loss(w, problem.val.x, problem.val.y, like=problem.model)
+        for w in (average, list(problem.model.parameters()))
     )
-    reported = _validations(seen.result)[-1]["val_loss"]
+    reported = _validations(recording.result)[-1]["val_loss"]
     assert math.isclose(reported, expected, rel_tol=1e-4), (
-        f"validation reports {reported:.6f}; the average's loss is {expected:.6f}, that of the raw weights {raw:.6f}"
+        f"validation reports {reported:.6f}; the average's loss is {expected:.6f}, the raw weights' {raw:.6f}"
     )
 
 
@@ -374,41 +390,40 @@ def average_is_validated(train: Train) -> None:
 def trains_in_train_mode(train: Train) -> None:
     """Every module is in train mode at each training step, also after a validation.
 
-    Catches a missing model.train() after validation: dropout goes off and BatchNorm stops counting. The losses point the
-    wrong way (without dropout they are lower), so modes are looked at, and BatchNorm's own count. Validates every step.
+    Catches a missing model.train() after validation: dropout is off and BatchNorm stops counting. The losses mislead
+    (without dropout they are lower), so the detector reads the modes and BatchNorm's own count. Validates at every step.
     """
-    bed = Bed(norm=True, dropout=0.5)
-    steps = witness(train, bed, plain_config(val_every=1), val=bed.val).steps
+    problem = ToyProblem(norm=True, dropout=0.5)
+    steps = record_run(train, problem, plain_config(val_every=1), val=problem.val).steps
     evaluating = [i + 1 for i, step in enumerate(steps) if not step.in_train_mode]
-    tracked = int(bed.model[2].num_batches_tracked)
-    assert not evaluating, (
-        f"steps {evaluating} were made in eval mode (BatchNorm saw {tracked} of {len(steps)} batches)"
-    )
+    tracked = int(problem.model[2].num_batches_tracked)
+    assert not evaluating, f"steps {evaluating} ran in eval mode (BatchNorm counted {tracked} of {len(steps)} batches)"
 
 
 def validates_in_eval_mode(train: Train) -> None:
-    """Validation uses neither dropout nor the batch's statistics, and leaves BatchNorm's as they were.
+    """Validation uses neither dropout nor the batch's statistics, and does not change BatchNorm's.
 
-    Catches a missing model.eval(). Two halves: the reported loss is that of the final weights in eval mode, and BatchNorm
-    has counted the training batches only. With BatchNorm alone two validations agree; without it there is no count.
+    Catches a missing model.eval(). Two assertions: the reported loss is that of the final weights in eval mode, and
+    BatchNorm has counted the training batches only. With BatchNorm alone, two validations agree; without it, there is no
+    count.
     """
-    bed = Bed(norm=True, dropout=0.5)
-    seen = witness(train, bed, plain_config(val_every=2), val=bed.val)
-    tracked, steps = int(bed.model[2].num_batches_tracked), len(seen.steps)
-    expected = bed.mean_loss(list(bed.model.parameters()), bed.val.x, bed.val.y, like=bed.model)
-    reported = _validations(seen.result)[-1]["val_loss"]
-    assert tracked == steps, f"BatchNorm counted {tracked} batches in {steps} steps: it saw validation data"
+    problem = ToyProblem(norm=True, dropout=0.5)
+    recording = record_run(train, problem, plain_config(val_every=2), val=problem.val)
+    tracked, steps = int(problem.model[2].num_batches_tracked), len(recording.steps)
+    expected = problem.mean_loss(list(problem.model.parameters()), problem.val.x, problem.val.y, like=problem.model)
+    reported = _validations(recording.result)[-1]["val_loss"]
+    assert tracked == steps, f"BatchNorm counted {tracked} batches in {steps} steps: validation changed it"
     assert math.isclose(reported, expected, rel_tol=1e-5), f"reported {reported:.6f}, in eval mode it is {expected:.6f}"
 
 
 def validation_keeps_no_graph(train: Train) -> None:
     """Validation records nothing for a backward pass: its outputs have no graph.
 
-    Catches a missing no_grad: the graph of one batch lives at least until the next (a higher peak), and where losses are
-    summed as tensors, that of all batches. The value of the loss is the same, bit for bit.
+    Catches a missing no_grad: the graph of one batch lives at least until the next (a higher peak), and if the loop sums
+    losses as tensors, the graphs of all batches do. The loss has the same value, bit for bit.
     """
-    bed = Bed()
-    graphs = witness(train, bed, plain_config(val_every=2), val=bed.val).validation_graphs
+    problem = ToyProblem()
+    graphs = record_run(train, problem, plain_config(val_every=2), val=problem.val).validation_graphs
     assert graphs, "no validation data went through the model"
     assert not any(graphs), f"{sum(graphs)} of {len(graphs)} validation batches recorded a graph"
 
@@ -416,61 +431,61 @@ def validation_keeps_no_graph(train: Train) -> None:
 def validation_keeps_order(train: Train) -> None:
     """Validation sees each example once and in order, so that predictions can be matched to ids by position.
 
-    A loop may try a few examples before it starts: what counts is what came last.
+    A loop may run a few examples before it starts: only the last validation counts.
     """
-    bed = Bed()
-    ids = witness(train, bed, plain_config(), val=bed.val).validation_ids[-len(bed.val) :]
-    every_example_once([torch.tensor(sorted(ids))], len(bed.val))
+    problem = ToyProblem()
+    ids = record_run(train, problem, plain_config(), val=problem.val).validation_ids[-len(problem.val) :]
+    every_example_once([torch.tensor(sorted(ids))], len(problem.val))
     order_is_kept([torch.tensor(ids)])
 
 
 def reported_losses_count_targets(train: Train) -> None:
-    """Logged and validation loss and accuracy are sums over all targets since the last record, divided once by their number.
+    """Reported losses and accuracies are sums over all targets since the last record, divided once by their number.
 
-    Catches the mean of batch means, a mean over examples instead of targets, padding that counts, sums that are not divided
-    at all, or not cleared. Short last batches and texts of 1 to 7 targets; equal batches would hide it. The learning
-    rate is so small that the weights stay as they are: then the logged loss of two steps is that of their examples.
+    Catches a mean of batch means, a mean over examples instead of targets, padding that counts, and sums that are never
+    divided or never cleared. Short last batches and texts of 1 to 7 targets, because equal batches would hide it. The
+    learning rate is so small that the weights do not change: the logged loss of two steps is that of their examples.
     """
-    bed = Bed(tokens=True)
-    weights = clones(bed.model.parameters())
+    problem = ToyProblem(tokens=True)
+    weights = clones(problem.model.parameters())
     config = plain_config(lr=1e-30, log_every=2, val_every=EPOCH, val_batch_size=BATCH, accumulation=3)
-    seen = witness(train, bed, config, val=bed.val)
-    for record in (record for record in seen.result.history if "val_loss" not in record):
-        x = torch.cat([step.x for step in seen.steps[record["step"] - 2 : record["step"]]])
-        _assert_close("loss", record["loss"], bed.mean_loss(weights, x, bed.targets(x)))
-    for record in _validations(seen.result):
-        _assert_close("val_loss", record["val_loss"], bed.mean_loss(weights, bed.val.x, bed.val.y))
-        _assert_close("val_accuracy", record["val_accuracy"], bed.accuracy(weights, bed.val.x, bed.val.y))
+    recording = record_run(train, problem, config, val=problem.val)
+    for record in (record for record in recording.result.history if "val_loss" not in record):
+        x = torch.cat([step.x for step in recording.steps[record["step"] - 2 : record["step"]]])
+        _assert_close("loss", record["loss"], problem.mean_loss(weights, x, problem.targets(x)))
+    for record in _validations(recording.result):
+        _assert_close("val_loss", record["val_loss"], problem.mean_loss(weights, problem.val.x, problem.val.y))
+        _assert_close("val_accuracy", record["val_accuracy"], problem.accuracy(weights, problem.val.x, problem.val.y))
 
 
 def rates_are_of_training_time(train: Train) -> None:
-    """targets_per_second is of the time in training alone, seconds of all of it, and MFU of 272 FLOPs an example.
+    """targets_per_second divides by training time alone, `seconds` is all time, and MFU counts 272 FLOPs per example.
 
-    The model sleeps: 5 ms in a training forward, 20 ms in a validation. Time can only be bounded: by the sleep from below,
-    by the clock from above. FLOPs by hand: 2 · (4 · 8 + 8 · 3) forward, as many for the weights' gradients, and
-    2 · 8 · 3 for the gradient of the second layer's inputs (the first layer's need none). Catches a rate that counts
-    validation, a clock that is not set anew, FLOPs of a batch taken for those of an example.
+    The model sleeps: 5 ms in a training forward pass, 20 ms in validation. Time can only be bounded: from below by the
+    sleep, from above by the clock. FLOPs by hand: 2 · (4 · 8 + 8 · 3) forward, as many for the weights' gradients, and
+    2 · 8 · 3 for the gradient of the second layer's inputs (the first layer's need none). Catches a rate that includes
+    validation time, a clock that is never reset, and a batch's FLOPs taken for an example's.
     """
-    bed = Bed()
-    bed.model.register_forward_pre_hook(lambda *_: time.sleep(0.005 if torch.is_grad_enabled() else 0.02))
+    problem = ToyProblem()
+    problem.model.register_forward_pre_hook(lambda *_: time.sleep(0.005 if torch.is_grad_enabled() else 0.02))
     began = time.perf_counter()
-    result = bed.run(train, plain_config(log_every=2, val_every=2, peak_flops=1e6), val=bed.val)
+    result = problem.run(train, plain_config(log_every=2, val_every=2, peak_flops=1e6), val=problem.val)
     wall = time.perf_counter() - began
     records = [record[MEASURED] for record in result.history if "val_loss" not in record]
     in_training = sum(n / record["targets_per_second"] for n, record in zip((16, 14, 14), records, strict=True))
     seconds = records[-1]["seconds"]
     assert 6 * 0.005 <= in_training <= seconds - 2 * 0.02, (
-        f"rates of {in_training:.4f} s of training in {seconds:.4f} s"
+        f"the rates imply {in_training:.4f} s of training in {seconds:.4f} s"
     )
-    assert seconds <= wall, f"{seconds:.4f} s are reported after {wall:.4f} s"
+    assert seconds <= wall, f"{seconds:.4f} s are reported, but the clock says {wall:.4f} s"
     flops = [record["mfu"] * 1e6 / record["targets_per_second"] for record in records]
     assert np.allclose(flops, 272), f"MFU counts {flops} FLOPs per example, by hand they are 272"
 
 
 def log_holds_no_graph(train: Train) -> None:
-    """The history holds plain numbers: a tensor kept there keeps its graph's nodes, some 2 KB a step."""
-    bed = Bed()
-    result = bed.run(train, plain_config(log_every=1, val_every=1), val=bed.val)
+    """The history holds plain numbers: a tensor in it would keep its graph alive, some 2 KB per step."""
+    problem = ToyProblem()
+    result = problem.run(train, plain_config(log_every=1, val_every=1), val=problem.val)
     tensors = [key for record in result.history for key, value in _flat(record) if isinstance(value, Tensor)]
     assert result.history and not tensors, f"{len(tensors)} tensors in the history, under {sorted(set(tensors))}"
 
@@ -483,50 +498,50 @@ def epochs_are_complete(train: Train) -> None:
 
     Catches next(iter(loader)) at every step, a lost tail, be it of one example, and an example that is drawn twice.
     """
-    seen = witness(train, Bed(), plain_config(steps=12, batch_size=7))
-    for ids in _epochs(seen):
+    recording = record_run(train, ToyProblem(), plain_config(steps=12, batch_size=7))
+    for ids in _epochs(recording):
         every_example_once([ids], EXAMPLES)
 
 
 def epochs_have_orders_of_their_own(train: Train) -> None:
-    """Three epochs, three orders. Catches a shuffle seeded alike every epoch, as without set_epoch.
+    """Three epochs have three orders. Catches a shuffle with the same seed in every epoch, as without set_epoch.
 
     One epoch proves nothing.
     """
-    orders = [tuple(ids.tolist()) for ids in _epochs(witness(train, Bed(), plain_config(steps=3 * EPOCH)))]
+    orders = [tuple(ids.tolist()) for ids in _epochs(record_run(train, ToyProblem(), plain_config(steps=3 * EPOCH)))]
     assert len(orders) == 3 and len(set(orders)) == 3, f"{len(set(orders))} different orders in {len(orders)} epochs"
 
 
 def sorted_data_is_shuffled(train: Train) -> None:
-    """Data sorted by class come in batches that mix classes. Shuffled data would hide a missing shuffle."""
-    bed = Bed()
-    bed.data.y.copy_(bed.data.y.sort().values)
-    steps = witness(train, bed, plain_config(steps=EPOCH)).steps
-    batches_mix_classes([(step.x, bed.targets(step.x)) for step in steps])
+    """Data sorted by class arrive in batches that mix classes. Data already shuffled would hide a missing shuffle."""
+    problem = ToyProblem()
+    problem.data.y.copy_(problem.data.y.sort().values)
+    steps = record_run(train, problem, plain_config(steps=EPOCH)).steps
+    batches_mix_classes([(step.x, problem.targets(step.x)) for step in steps])
 
 
 def examples_draw_anew(train: Train) -> None:
-    """What examples draw from the global streams of torch, NumPy and Python differs over examples, epochs and workers.
+    """Random numbers that examples draw from torch, NumPy and Python differ between examples, epochs and workers.
 
-    Catches worker processes that start from one seed, and a constant seed per epoch. Two workers and two epochs, since
-    fewer hide it; "the same on every run" is what the buggy loader fulfils.
+    Catches worker processes that start from the same seed, and a constant seed per epoch. Two workers and two epochs,
+    since fewer hide it. A test for "the same numbers on every run" would pass: the buggy loader repeats itself.
     """
-    bed = Bed(draws=True)
-    seen = witness(train, bed, plain_config(steps=2 * EPOCH, workers=2))
+    problem = ToyProblem(draws=True)
+    recording = record_run(train, problem, plain_config(steps=2 * EPOCH, workers=2))
     for i, source in enumerate(("torch", "NumPy", "Python")):
-        drawn = torch.cat([step.x[:, 1 + i] for step in seen.steps]).tolist()
+        drawn = torch.cat([step.x[:, 1 + i] for step in recording.steps]).tolist()
         assert len(set(drawn)) == len(drawn), f"{source}: {len(drawn)} draws in 2 epochs, {len(set(drawn))} different"
 
 
 def says_no_to_zero_steps(train: Train) -> None:
-    """Fewer examples than a batch with drop_last is an error: an epoch would have no step, and training nothing to do."""
-    bed = Bed()
-    before = clones(bed.model.parameters())
+    """Fewer examples than a batch, with drop_last, is an error: an epoch would have no steps."""
+    problem = ToyProblem()
+    before = clones(problem.model.parameters())
     try:
-        bed.run(train, plain_config(batch_size=EXAMPLES + 1, drop_last=True))
+        problem.run(train, plain_config(batch_size=EXAMPLES + 1, drop_last=True))
     except ValueError:
         return
-    moved = any(not torch.equal(a, b) for a, b in zip(before, bed.model.parameters(), strict=True))
+    moved = any(not torch.equal(a, b) for a, b in zip(before, problem.model.parameters(), strict=True))
     raise AssertionError(f"{EXAMPLES} examples, batches of {EXAMPLES + 1}, drop_last: no error, weights moved: {moved}")
 
 
@@ -536,169 +551,176 @@ def says_no_to_zero_steps(train: Train) -> None:
 def same_run(train: Train) -> None:
     """The same config gives the same weights and history, bit for bit, whatever the caller drew before.
 
-    The caller's streams are left as they were. With dropout, examples that draw, and a model that adds noise from NumPy's
-    and Python's streams too. Another seed must give other weights: a
-    loop that ignores its seed would pass otherwise.
+    The caller's random streams do not move. The problem has dropout, examples that draw random numbers, and a model that
+    adds noise from NumPy's and Python's streams too. Another seed must give other weights: otherwise a loop that ignores
+    its seed would pass.
     """
     runs = []
     for stream, seed in ((1, 0), (2, 0), (1, 1)):
-        bed = Bed(dropout=0.5, draws=True, noise=True)
+        problem = ToyProblem(dropout=0.5, draws=True, noise=True)
         with own_random_streams(stream):
-            due = _draws()
+            expected = _draws()
         with own_random_streams(stream):
-            result = bed.run(train, plain_config(seed=seed, log_every=1, val_every=2), val=bed.val)
-            assert _draws() == due, "the caller's random streams have moved"
-        runs.append((clones(bed.model.parameters()), _stable(result.history)))
+            result = problem.run(train, plain_config(seed=seed, log_every=1, val_every=2), val=problem.val)
+            assert _draws() == expected, "the caller's random streams have moved"
+        runs.append((clones(problem.model.parameters()), _stable(result.history)))
     _assert_same_bits(runs[0][0], runs[1][0], "two runs of one config")
     assert runs[0][1] == runs[1][1], f"two runs of one config: {_first_difference(runs[0][1], runs[1][1])}"
-    alike = all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[2][0], strict=True))
-    assert not alike, "seeds 0 and 1 give the same weights"
+    same_weights = all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[2][0], strict=True))
+    assert not same_weights, "seeds 0 and 1 give the same weights"
 
 
 def kernels_are_deterministic(train: Train) -> None:
-    """During training torch runs deterministic kernels only; afterwards the caller's setting is back.
+    """During training torch runs deterministic kernels only; afterwards the caller's setting is restored.
 
-    The setting is looked at, not its effect: on a CPU nearly all kernels are deterministic anyway.
+    The detector reads the setting, not its effect: on a CPU nearly all kernels are deterministic anyway.
     """
     assert not torch.are_deterministic_algorithms_enabled(), "switch deterministic algorithms off before this check"
     for wanted in (True, False):
-        bed, seen = Bed(), []
-        bed.model.register_forward_hook(lambda *_, seen=seen: seen.append(torch.are_deterministic_algorithms_enabled()))
-        bed.run(train, plain_config(deterministic=wanted))
+        problem, seen = ToyProblem(), []
+        problem.model.register_forward_hook(
+            lambda *_, seen=seen: seen.append(torch.are_deterministic_algorithms_enabled())
+        )
+        problem.run(train, plain_config(deterministic=wanted))
         assert seen and set(seen) == {wanted}, f"deterministic={wanted}: in the forward passes it is {set(seen)}"
-        left = torch.are_deterministic_algorithms_enabled()
+        still_on = torch.are_deterministic_algorithms_enabled()
         torch.use_deterministic_algorithms(False)
-        assert not left, "the loop leaves deterministic algorithms switched on"
+        assert not still_on, "the loop leaves deterministic algorithms switched on"
 
 
 def watching_changes_nothing(train: Train) -> None:
-    """Logging, validating, saving at every step and counting FLOPs, or none of it: the same weights and buffers, to the bit.
+    """Logging, validation, checkpoints and FLOP counts at every step change neither weights nor buffers, bit for bit.
 
-    With dropout, BatchNorm and examples that draw, in the validation data too: what they draw must not move the streams of
-    training, and BatchNorm must not see them. One example is not finite, and its steps are skipped: when a loop learns of
-    that, and sets its schedule back, must not depend on who watches. FLOPs (for MFU) are counted on a real forward and
-    backward pass, which must leave neither gradients nor statistics behind. Without all this most loops would pass.
+    The problem has dropout, BatchNorm, and examples that draw random numbers, in the validation data too: validation must
+    move neither the random streams of training nor BatchNorm's statistics. One example is not finite, and its steps are
+    skipped: the step at which the loop notices this and rewinds its schedule must not depend on how often it logs. FLOPs
+    (for MFU) are counted on a real forward and backward pass, which must leave no gradients and no statistics behind.
+    Without these difficulties most loops would pass.
     """
     states = []
     for watched in (False, True):
-        bed = Bed(dropout=0.5, norm=True, draws=True)
-        bed.data.x[3, 0] = math.nan
+        problem = ToyProblem(dropout=0.5, norm=True, draws=True)
+        problem.data.x[3, 0] = math.nan
         with tempfile.TemporaryDirectory() as folder:
             every = {"log_every": 1, "val_every": 1, "save_every": 1, "peak_flops": 1e12}
-            where = {"val": bed.val, "run": folder} if watched else {}
-            bed.run(train, plain_config(schedule="cosine", nonfinite="skip", **(every if watched else {})), **where)
-        states.append(clones(bed.model.state_dict().values()))
-    _assert_same_bits(*states, "watched and not watched")
+            where = {"val": problem.val, "run": folder} if watched else {}
+            problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **(every if watched else {})), **where)
+        states.append(clones(problem.model.state_dict().values()))
+    _assert_same_bits(*states, "with and without logging, validation and checkpoints")
 
 
 def workers_change_nothing(train: Train) -> None:
-    """0 workers, 2, or 2 new ones in each epoch: the same weights, bit for bit, also when examples and the model draw."""
+    """0 workers, 2, or 2 new ones in each epoch give the same weights, bit for bit, with random examples and dropout."""
     weights = []
     for workers, persistent in ((0, True), (2, True), (2, False)):
-        bed = Bed(dropout=0.5, draws=True)
-        bed.run(train, plain_config(workers=workers, persistent_workers=persistent))
-        weights.append(clones(bed.model.parameters()))
+        problem = ToyProblem(dropout=0.5, draws=True)
+        problem.run(train, plain_config(workers=workers, persistent_workers=persistent))
+        weights.append(clones(problem.model.parameters()))
     _assert_same_bits(weights[0], weights[1], "0 and 2 workers")
     _assert_same_bits(weights[0], weights[2], "0 workers and 2 new ones in each epoch")
 
 
-# What a resumed run may have lost, and a run that only this loss changes: plain SGD needs nothing but its weights.
+# For each state that a resumed run may have lost: settings of a run whose result depends on this state and no other.
 RESUMED = {
     "position in the data": {},
     "optimizer": {"optimizer": "adamw"},
     "schedule": {"schedule": "cosine", "warmup": 2},
-    "random streams": {},  # with a model that draws
+    "random streams": {},  # with a model that draws random numbers
     "average": {"ema": 0.8},
     "early stopping": {"lr": 1.0, "val_every": 1, "patience": 6},
     "loss scale": {"precision": "fp16"},  # with a loss so large that the scale must fall
     "skipped steps": {"nonfinite": "skip", "schedule": "cosine"},  # with an example that is not finite
 }
-INTERRUPTED = EPOCH + 1  # in the middle of an epoch, and of a log record
+INTERRUPTED = EPOCH + 1  # a step in the middle of an epoch, and between two log records
 
 
 def resumes_exactly(train: Train, what: str = "") -> None:
-    """A run that is interrupted in mid-epoch and resumed ends with the bits, and the history, of one that was not.
+    """A run that is interrupted in mid-epoch and resumed ends with the bits and the history of an uninterrupted run.
 
-    what: one of RESUMED, or all of them. Each is a run of its own that only this loss would change, so that the error names
-    what was lost; plain SGD would resume without an optimizer's state, a model without dropout without random streams.
-    A loop that starts afresh would end with the same bits too: the steps after resuming are counted.
+    what: a key of RESUMED; all of them by default. Each is a run whose result depends on one part of the state, so that
+    the error names the part that was lost: plain SGD would resume without an optimizer state, and a model without random
+    draws would resume without random streams. A loop that starts afresh would end with the same bits too, so the steps
+    after resuming are counted.
     """
     for name in [what] if what else RESUMED:
-        straight, again = Bed.for_resuming(name), Bed.for_resuming(name)
+        uninterrupted, resumed = ToyProblem.for_resuming(name), ToyProblem.for_resuming(name)
         config = plain_config(steps=3 * EPOCH + 1, log_every=EPOCH, save_every=INTERRUPTED, **RESUMED[name])
         with tempfile.TemporaryDirectory() as folder:
-            whole = straight.run(train, config, val=straight.val, run=folder)
+            whole = uninterrupted.run(train, config, val=uninterrupted.val, run=folder)
             _forget_after(folder, INTERRUPTED)
-            seen = witness(train, again, config, val=again.val, run=folder)
+            recording = record_run(train, resumed, config, val=resumed.val, run=folder)
             log = (Path(folder) / "log.jsonl").read_text().count("\n")
-        made = whole.steps - INTERRUPTED
-        assert len(seen.steps) == made, f"{name}: {len(seen.steps)} steps after resuming, not {made}"
-        lost = f"resumed, without what it knew of: {name}"
-        _assert_same_bits(clones(straight.model.parameters()), clones(again.model.parameters()), lost)
+        remaining = whole.steps - INTERRUPTED
+        assert len(recording.steps) == remaining, (
+            f"{name}: {len(recording.steps)} steps after resuming, not {remaining}"
+        )
+        lost = f"the resumed run has lost its {name}"
+        _assert_same_bits(clones(uninterrupted.model.parameters()), clones(resumed.model.parameters()), lost)
         if whole.ema:
-            _assert_same_bits(clones(whole.ema.parameters()), clones(seen.result.ema.parameters()), lost)
-        one, other = _stable(whole.history), _stable(seen.result.history)
+            _assert_same_bits(clones(whole.ema.parameters()), clones(recording.result.ema.parameters()), lost)
+        one, other = _stable(whole.history), _stable(recording.result.history)
         assert repr(one) == repr(other), f"{lost}: {_first_difference(one, other)}"
         assert log == len(one), f"{lost}: {log} lines in the log of {len(one)} records"
 
 
 def damaged_checkpoint_is_refused(train: Train) -> None:
-    """One flipped bit in the newest checkpoint: it is named and passed over, and the run still ends with its own bits.
+    """With one flipped bit in the newest checkpoint the loop names the file, skips it, and ends with the same bits.
 
-    The bit is the sign of a saved weight: a file that opens and looks sound. Chopping the file off would be loud by itself.
+    The bit is the sign of a saved weight: the file opens and looks sound. A truncated file would fail by itself.
     """
-    straight, again = Bed(), Bed()
+    uninterrupted, resumed = ToyProblem(), ToyProblem()
     config = plain_config(steps=2 * EPOCH, save_every=INTERRUPTED)
     with tempfile.TemporaryDirectory() as folder:
-        straight.run(train, config, run=folder)
+        uninterrupted.run(train, config, run=folder)
         newest = checkpoint.find(Path(folder) / "checkpoints")[-1]
         content = bytearray(newest.read_bytes())
-        weight = straight.model[1].weight.detach().numpy().tobytes()
+        weight = uninterrupted.model[1].weight.detach().numpy().tobytes()
         content[content.find(weight) + 3] ^= 0x80
         newest.write_bytes(content)
-        with contextlib.redirect_stdout(io.StringIO()) as said:
-            again.run(train, config, run=folder)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            resumed.run(train, config, run=folder)
     _assert_same_bits(
-        clones(straight.model.parameters()), clones(again.model.parameters()), "after a damaged checkpoint"
+        clones(uninterrupted.model.parameters()), clones(resumed.model.parameters()), "after a damaged checkpoint"
     )
-    assert newest.name in said.getvalue(), f"{newest.name} is damaged, and the loop says only {said.getvalue()!r}"
+    assert newest.name in printed.getvalue(), f"{newest.name} is damaged, and the loop says only {printed.getvalue()!r}"
 
 
-# ---- choosing --------------------------------------------------------------------------------------------------------
+# ---- best weights, early stopping ------------------------------------------------------------------------------------
 
 
 def best_weights_are_those_validated(train: Train) -> None:
     """best_weights are the weights at the time of the best validation, which is the one with the lowest loss.
 
-    Validation losses are given: 3, 1, 2, 4, 5, 6. Catches `best = model.state_dict()`, whose tensors are the live ones and
-    follow training, which takes a later step to see; a comparison the wrong way round; the newest taken for the best. The
-    same weights must be found in a run's folder.
+    The validation losses are prescribed: 3, 1, 2, 4, 5, 6. Catches `best = model.state_dict()`, whose tensors are the live
+    ones and change with the next step; a comparison the wrong way round; the newest weights taken for the best. The run's
+    folder must hold the same weights.
     """
-    bed = Bed()
-    seen = witness(train, bed, plain_config(val_every=1), val=bed.val, loss=_scripted(3, 1, 2, 4, 5, 6))
-    assert seen.result.best == {"step": 2, "val_loss": 1.0}, (
-        f"validation losses 3, 1, 2, 4, 5, 6: best {seen.result.best}"
+    problem = ToyProblem()
+    recording = record_run(train, problem, plain_config(val_every=1), val=problem.val, loss=_scripted(3, 1, 2, 4, 5, 6))
+    assert recording.result.best == {"step": 2, "val_loss": 1.0}, (
+        f"validation losses 3, 1, 2, 4, 5, 6: best {recording.result.best}"
     )
-    is_a_copy(seen.result.best_weights, bed.model)
-    saved = [seen.result.best_weights[name] for name, _ in bed.model.named_parameters()]
-    _assert_same_bits(seen.steps[2].weights, saved, "the weights after step 2, which were best, and best_weights")
+    is_a_copy(recording.result.best_weights, problem.model)
+    saved = [recording.result.best_weights[name] for name, _ in problem.model.named_parameters()]
+    _assert_same_bits(recording.steps[2].weights, saved, "the weights after step 2, which were best, and best_weights")
     with tempfile.TemporaryDirectory() as folder:
-        again = Bed()
+        again = ToyProblem()
         again.run(train, plain_config(val_every=1), val=again.val, run=folder, loss=_scripted(3, 1, 2, 4, 5, 6))
-        kept = checkpoint.find(Path(folder) / "checkpoints", "best")
-        assert len(kept) == 1, f"one best checkpoint is expected in the run's folder, there are {len(kept)}"
-        saved = [best_weights(folder)[name] for name, _ in bed.model.named_parameters()]
+        saved_best = checkpoint.find(Path(folder) / "checkpoints", "best")
+        assert len(saved_best) == 1, f"one best checkpoint is expected in the run's folder, there are {len(saved_best)}"
+        saved = [best_weights(folder)[name] for name, _ in problem.model.named_parameters()]
     _assert_same_bits(
-        seen.steps[2].weights, saved, "the weights after step 2, which were best, and those in the folder"
+        recording.steps[2].weights, saved, "the weights after step 2, which were best, and those in the folder"
     )
 
 
 def stopping_follows_the_loss(train: Train) -> None:
     """patience=2 stops after two validations in a row that are no better than the best so far, and not before.
 
-    Validation losses are given. Catches a comparison the wrong way round (a rule for accuracies applied to losses), one with
-    the last value instead of the best, a count that a better loss does not reset, one that is off by one. Falling losses
-    alone are passed by a loop that never stops, rising ones by one that always does.
+    The validation losses are prescribed. Catches a comparison the wrong way round (a rule for accuracies applied to
+    losses), a comparison with the last value instead of the best, a count that a better loss does not reset, and a count
+    that is off by one. With falling losses alone a loop that never stops would pass; with rising losses alone, one that
+    always stops.
     """
     for losses, expected in [
         ((6, 5, 4, 3, 2, 1), 6),
@@ -706,8 +728,10 @@ def stopping_follows_the_loss(train: Train) -> None:
         ((3, 4, 2, 3, 2, 1), 5),
         ((1, 4, 3, 2, 1, 0), 3),
     ]:
-        bed = Bed()
-        stopped = bed.run(train, plain_config(val_every=1, patience=2), val=bed.val, loss=_scripted(*losses)).steps
+        problem = ToyProblem()
+        stopped = problem.run(
+            train, plain_config(val_every=1, patience=2), val=problem.val, loss=_scripted(*losses)
+        ).steps
         assert stopped == expected, f"validation losses {losses}, patience 2: stopped after {stopped}, not {expected}"
 
 
@@ -722,28 +746,28 @@ def overfits_one_batch(
 ) -> None:
     """300 steps on one small batch bring its loss below 0.05: model, loss and loop can learn at all.
 
-    model, data, config, loss: your own, or a perceptron on 8 examples and the loop's own loss. Catches most of what breaks
-    learning (a softmax before cross_entropy stays above 0.5). Blind to everything that needs more than a batch, and to
-    labels that are wrong: those are memorised as well.
+    model, data, config, loss: yours, or by default a perceptron, 8 examples and the loop's default loss. Catches most bugs
+    that prevent learning (with a softmax before cross_entropy the loss stays above 0.5). Blind to everything that needs
+    more than one batch, and to wrong labels: the model memorises those as well.
     """
     if model is None:
-        bed = Bed()
-        model, data = bed.model, TensorData(bed.data.x[:BATCH], bed.data.y[:BATCH])
+        problem = ToyProblem()
+        model, data = problem.model, TensorData(problem.data.x[:BATCH], problem.data.y[:BATCH])
     config = config or plain_config(steps=300, batch_size=len(data), optimizer="adamw", lr=0.05, log_every=1)
     last = train(model, data, config=config, **({"loss": loss} if loss else {})).history[-1]["loss"]
-    assert last < below, f"after {config.steps} steps on one batch its loss is {last:.4f}"
+    assert last < below, f"after {config.steps} steps on one batch its loss is {last:.4f}, not below {below:g}"
 
 
-# ---- what is not finite ----------------------------------------------------------------------------------------------
+# ---- values that are not finite --------------------------------------------------------------------------------------
 
 
 def nonfinite_never_reaches_the_weights(train: Train, log_every: int = 1) -> None:
-    """A gradient that is not finite raises FloatingPointError, on the weights of the step before it.
+    """A gradient that is not finite raises FloatingPointError, and the weights are those of the step before it.
 
-    Catches an update that goes through: a single NaN makes every weight NaN. log_every: where a loop asks the device only at
-    log steps, later steps must be blocked too; on a CPU, which is asked at every step, that cannot be seen.
+    Catches an update that is applied: a single NaN makes every weight NaN. log_every: a loop that reads the device only at
+    log steps must block the steps in between too. On a CPU, which the loop reads at every step, that cannot be seen.
     """
-    good, bad = Bed(norm=True), Bed(norm=True)
+    good, bad = ToyProblem(norm=True), ToyProblem(norm=True)
     good.run(train, plain_config(steps=2))
     try:
         bad.run(train, plain_config(steps=2 * EPOCH, log_every=log_every), loss=_nan_at(3))
@@ -751,17 +775,17 @@ def nonfinite_never_reaches_the_weights(train: Train, log_every: int = 1) -> Non
         _assert_same_bits(*(clones(b.model.state_dict().values()) for b in (good, bad)), "before and after a NaN")
         return
     _assert_finite(bad.model)
-    raise AssertionError("the loss of step 3 was NaN, and nothing was raised")
+    raise AssertionError("the loss of step 3 was NaN, but nothing was raised")
 
 
 def skipped_step_leaves_no_trace(train: Train) -> None:
-    """Under nonfinite="skip" a bad step changes neither weights, buffers, average, logged loss nor the schedule.
+    """With nonfinite="skip" a bad step changes neither weights, buffers, average, logged loss nor the schedule.
 
     Step 3 of 3 is bad; everything is compared with a run of the 2 steps before it. Catches an average that is updated
-    although the step was blocked, BatchNorm statistics of the bad batch, a NaN in the logged mean, and (from the rates
-    of a longer run) a schedule that moves on. NaN in a mean cannot be removed by multiplying it with 0.
+    although the step was blocked, BatchNorm statistics of the bad batch, a NaN in the logged mean (multiplying it by 0
+    does not remove it), and, from the rates of a longer run, a schedule that advances.
     """
-    good, bad = Bed(norm=True), Bed(norm=True)
+    good, bad = ToyProblem(norm=True), ToyProblem(norm=True)
     one = good.run(train, plain_config(steps=2, ema=0.5, log_every=10))
     other = bad.run(train, plain_config(steps=3, ema=0.5, log_every=10, nonfinite="skip"), loss=_nan_at(3))
     _assert_same_bits(*(clones(b.model.state_dict().values()) for b in (good, bad)), "without and with a skipped step")
@@ -769,17 +793,17 @@ def skipped_step_leaves_no_trace(train: Train) -> None:
     losses = [result.history[-1]["loss"] for result in (one, other)]
     assert losses[0] == losses[1], f"logged losses without and with a skipped step: {losses}"
     config = plain_config(steps=6, schedule="cosine", nonfinite="skip", log_every=1)
-    rates = [step.lr for step in witness(train, Bed(), config, loss=_nan_at(3)).steps]
-    assert rates[2] == rates[3] < rates[1], f"step 3 is skipped, its rate is due again at step 4: {rates}"
+    rates = [step.lr for step in record_run(train, ToyProblem(), config, loss=_nan_at(3)).steps]
+    assert rates[2] == rates[3] < rates[1], f"step 3 is skipped, so step 4 must use its rate again: {rates}"
 
 
 def endless_skips_end_the_run(train: Train) -> None:
-    """max_skips=3 bad steps in a row raise FloatingPointError; two, then a good one, do not.
+    """With max_skips=3, three bad steps in a row raise FloatingPointError; two, then a good one, do not.
 
-    Nor may an interruption start the count afresh: a run whose every step is bad and that may skip 6, resumed after 4,
+    An interruption must not reset the count: a run whose every step is bad, with max_skips=6, resumed after 4 steps,
     makes 2 more.
     """
-    few, many = Bed(), Bed()
+    few, many = ToyProblem(), ToyProblem()
     config = plain_config(steps=8, nonfinite="skip", max_skips=3, log_every=1)
     try:
         skipped = few.run(train, config, loss=_nan_at(2, 3, 5, 6)).skipped
@@ -791,14 +815,14 @@ def endless_skips_end_the_run(train: Train) -> None:
     except FloatingPointError:
         pass
     else:
-        raise AssertionError("5 bad steps in a row, and max_skips=3 raised nothing")
+        raise AssertionError("5 bad steps in a row, but max_skips=3 raised nothing")
     config = plain_config(steps=10, nonfinite="skip", max_skips=6, save_every=4)
     with tempfile.TemporaryDirectory() as folder:
         calls = [_steps_until_it_raises(train, config, folder) for _ in range(2)]
     assert calls == [6, 2], f"6 skips end the run: {calls[0]} steps until then, {calls[1]} more when resumed after 4"
 
 
-# ---- small things ----------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _relative_error(got: list[Tensor | None], expected: list[Tensor]) -> float:
@@ -807,17 +831,17 @@ def _relative_error(got: list[Tensor | None], expected: list[Tensor]) -> float:
 
 
 def _first_update(train: Train, **changes) -> float:
-    """How far an SGD step moves the weights; the best of 3 steps, since a scaler may skip the first."""
-    bed = Bed()
-    seen = witness(train, bed, plain_config(steps=3, batch_size=EXAMPLES, lr=1e-3, **changes))
-    places = [*(step.weights for step in seen.steps), clones(bed.model.parameters())]
-    moves = [norm_of([a - b for a, b in zip(*pair, strict=True)]) for pair in pairwise(places)]
+    """How far an SGD step moves the weights: the first of 3 steps that moves them, since a scaler may skip some."""
+    problem = ToyProblem()
+    recording = record_run(train, problem, plain_config(steps=3, batch_size=EXAMPLES, lr=1e-3, **changes))
+    weights = [*(step.weights for step in recording.steps), clones(problem.model.parameters())]
+    moves = [norm_of([a - b for a, b in zip(*pair, strict=True)]) for pair in pairwise(weights)]
     return next((move for move in moves if move > 0), 0.0)
 
 
-def _epochs(seen: Witness) -> list[Tensor]:
-    """The ids of each whole epoch, in the order in which they came."""
-    ids = torch.cat([(step.x[:, 0].double() * 64).round().long() for step in seen.steps])
+def _epochs(recording: Recording) -> list[Tensor]:
+    """The ids of each epoch, in the order of training."""
+    ids = torch.cat([(step.x[:, 0].double() * 64).round().long() for step in recording.steps])
     return list(ids.split(EXAMPLES))
 
 
@@ -826,13 +850,13 @@ def _validations(result) -> list[dict]:
 
 
 def _stable(history: list[dict]) -> list[dict]:
-    """The history without what is measured, and so differs from run to run."""
+    """The history without measured times and rates, which differ from run to run."""
     return [{key: value for key, value in record.items() if key != MEASURED} for record in history]
 
 
 def _first_difference(one: list[dict], other: list[dict]) -> str:
     pairs = zip([*one, None], [*other, None], strict=False)
-    return "{} against {}".format(*next((a, b) for a, b in pairs if repr(a) != repr(b)))  # repr: NaN is unlike itself
+    return "{} against {}".format(*next((a, b) for a, b in pairs if repr(a) != repr(b)))  # repr, because NaN != NaN
 
 
 def _flat(record: dict, prefix: str = ""):
@@ -853,14 +877,14 @@ def _forget_after(run: str, step: int) -> None:
 
 def _steps_until_it_raises(train: Train, config: Config, folder: str) -> int:
     """How many training steps, all of them bad, a run makes before it raises FloatingPointError."""
-    bed, calls = Bed(), []
+    problem, calls = ToyProblem(), []
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         calls.extend([None] * outputs.requires_grad)
         return outputs.sum() * math.nan
 
     with contextlib.suppress(FloatingPointError):
-        bed.run(train, config, run=folder, loss=loss)
+        problem.run(train, config, run=folder, loss=loss)
     return len(calls)
 
 
@@ -879,24 +903,26 @@ def _nan_at(*steps: int):
 
 
 def _scripted(*values: float):
-    """Cross-entropy while training; in validation (all examples in one batch) a mean of `values`, one after the other."""
-    coming = iter(values)
+    """Cross-entropy while training; in validation (all examples in one batch) the next of `values`, as the mean."""
+    remaining = iter(values)
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         if outputs.requires_grad or len(targets) < EXAMPLES:
             return cross_entropy_sum(outputs, targets)
-        return torch.tensor(next(coming) * float(EXAMPLES))
+        return torch.tensor(next(remaining) * float(EXAMPLES))
 
     return loss
 
 
 def _draws() -> tuple[float, float, float]:
-    """What the three global streams give next."""
+    """The next number of each of the three global streams."""
     return torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002
 
 
 def _assert_close(name: str, reported: float, expected: float) -> None:
-    assert math.isclose(reported, expected, rel_tol=1e-5), f"{name} {reported:.6f}, over all its targets {expected:.6f}"
+    assert math.isclose(reported, expected, rel_tol=1e-5), (
+        f"{name} is {reported:.6f}, but over all its targets it is {expected:.6f}"
+    )
 
 
 def _assert_finite(model: nn.Module) -> None:

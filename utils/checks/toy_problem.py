@@ -1,4 +1,4 @@
-"""The test bed of the loop's detectors: a small problem whose examples bear their ids, and a witness of what a loop does."""
+"""A toy problem whose examples carry their ids, and a recording of what a training loop does with it."""
 
 import copy
 import math
@@ -23,8 +23,11 @@ EXAMPLES, BATCH, CLASSES = 22, 8, 3
 EPOCH = math.ceil(EXAMPLES / BATCH)  # steps
 
 
-class Bed:
-    """A model, training and validation data. Examples bear their ids in x: column 0 is id / 64; negative in val."""
+class ToyProblem:
+    """A model, training data and validation data.
+
+    Each example carries its id in x: column 0 is id / 64. The ids of validation examples are negative.
+    """
 
     def __init__(self, dropout=0.0, norm=False, draws=False, tokens=False, noise=False, dtype=torch.float32):
         with own_random_streams(7):
@@ -41,26 +44,27 @@ class Bed:
                 )
             self.model.to(dtype)
         self.loss = None
-        self.pristine = copy.deepcopy(self.model)
+        self.initial_model = copy.deepcopy(self.model)
 
     @classmethod
-    def adverse(cls) -> "Bed":
-        """Validation data are the training data with other labels: the better the fit, the worse their loss."""
-        bed = cls()
-        bed.val = TensorData(bed.data.x * torch.tensor([-1.0, 1, 1, 1]), (bed.data.y + 1) % CLASSES)
-        return bed
+    def adverse(cls) -> "ToyProblem":
+        """The validation data are the training data with other labels: a better fit makes the validation loss worse."""
+        problem = cls()
+        problem.val = TensorData(problem.data.x * torch.tensor([-1.0, 1, 1, 1]), (problem.data.y + 1) % CLASSES)
+        return problem
 
     @classmethod
-    def for_resuming(cls, what: str) -> "Bed":
-        bed = cls.adverse() if what == "early stopping" else cls(noise=what == "random streams")
-        if what == "skipped steps":
-            bed.data.x[3, 1] = math.nan
-        if what == "loss scale":
-            bed.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
-        return bed
+    def for_resuming(cls, case: str) -> "ToyProblem":
+        """The problem for one case of RESUMED in checks/loop.py."""
+        problem = cls.adverse() if case == "early stopping" else cls(noise=case == "random streams")
+        if case == "skipped steps":
+            problem.data.x[3, 1] = math.nan
+        if case == "loss scale":
+            problem.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
+        return problem
 
     def run(self, train: Train, config: Config, val=None, run=None, loss=None):
-        """train(…) on this model and data; with the loop's own loss, unless another is given."""
+        """Call train(…) on this model and data, with the loop's default loss unless `loss` is given."""
         loss = loss or self.loss
         return train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {}))
 
@@ -74,22 +78,25 @@ class Bed:
         return self.data.y[self.ids(x)]
 
     def gradient(self, weights: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Of the mean loss over all targets of x, at `weights`, in one piece."""
+        """The gradient of the mean loss over all targets of x, at `weights`, computed in one batch."""
         weights = [w.clone().requires_grad_() for w in weights]
         y = self.targets(x)
-        return list(torch.autograd.grad(self._loss_sum(weights, x, y, self.pristine) / y.ne(IGNORE).sum(), weights))
+        return list(
+            torch.autograd.grad(self._loss_sum(weights, x, y, self.initial_model) / y.ne(IGNORE).sum(), weights)
+        )
 
     def mean_loss(self, weights: list[Tensor], x: Tensor, y: Tensor, like: nn.Module | None = None) -> float:
-        """Over all targets, in one piece, in float64 and eval mode, with the buffers of `like`."""
-        model = copy.deepcopy(like or self.pristine).double().eval()
+        """The mean loss over all targets, in one batch, in float64 and eval mode, with the buffers of `like`."""
+        model = copy.deepcopy(like or self.initial_model).double().eval()
         x = x.double() if x.is_floating_point() else x
         with torch.no_grad():
             total = self._loss_sum([w.double() for w in weights], x, y, model)
         return (total / y.ne(IGNORE).sum()).item()
 
     def accuracy(self, weights: list[Tensor], x: Tensor, y: Tensor) -> float:
+        """The share of the targets that the model predicts correctly at `weights`."""
         with torch.no_grad():
-            right = self._outputs(weights, x, self.pristine).argmax(-1).eq(y)
+            right = self._outputs(weights, x, self.initial_model).argmax(-1).eq(y)
         return (right.sum() / y.ne(IGNORE).sum()).item()
 
     def _loss_sum(self, weights, x, y, model) -> Tensor:
@@ -109,7 +116,7 @@ def _points(sign: int, dtype, draws: bool) -> Dataset:
 
 
 def _texts(sign: int, dtype, draws: bool) -> TensorData:
-    """Texts of 8 tokens, of which the first names the example; 1 to 7 of the targets count."""
+    """Texts of 8 tokens. The first token is the example's id; 1 to 7 of the 8 targets count."""
     x = torch.randint(2 * EXAMPLES + 1, (EXAMPLES, 8))
     x[:, 0] = torch.arange(EXAMPLES) + (0 if sign > 0 else EXAMPLES)
     y = torch.randint(CLASSES, (EXAMPLES, 8))
@@ -118,7 +125,7 @@ def _texts(sign: int, dtype, draws: bool) -> TensorData:
 
 
 class _Drawing(Dataset):
-    """Examples whose other three inputs are drawn anew each time: from torch's, NumPy's and Python's global stream."""
+    """Examples with three random inputs, drawn at each access from torch's, NumPy's and Python's global streams."""
 
     def __init__(self, x: Tensor, y: Tensor):
         self.x, self.y = x, y
@@ -132,7 +139,7 @@ class _Drawing(Dataset):
 
 
 class _Noise(nn.Module):
-    """Adds noise from all three global streams while training."""
+    """In train mode: adds noise from all three global streams."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -140,45 +147,49 @@ class _Noise(nn.Module):
         return x + 0.1 * (torch.rand_like(x) + np.random.rand() + random.random())  # noqa: NPY002
 
 
-# ---- the witness -----------------------------------------------------------------------------------------------------
+# ---- the recording ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Step:
-    """What one step of the optimizer saw."""
+    """What the optimizer was given at one step, and the forward passes that led to it."""
 
-    x: Tensor  # the inputs of all its forwards, together
-    sizes: list[int]  # of each of these
-    in_train_mode: bool  # every module, in every forward
-    weights: list[Tensor]  # at its first forward
+    x: Tensor  # the inputs of all forward passes of the step, concatenated
+    sizes: list[int]  # the number of examples in each forward pass
+    in_train_mode: bool  # whether every module was in train mode in every forward pass
+    weights: list[Tensor]  # before the first forward pass of the step
     gradients: list[Tensor | None]
     lr: float
 
 
 @dataclass
-class Witness:
-    """What went through the model and into the optimizer, in order."""
+class Recording:
+    """What went through the model and into the optimizer during a run, in order."""
 
     steps: list[Step] = field(default_factory=list)
-    forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)  # since the last step
+    # The forward passes since the last step: (inputs, whether in train mode, weights before it).
+    forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)
     validation_ids: list[int] = field(default_factory=list)
     validation_graphs: list[bool] = field(default_factory=list)
     result: object = None
 
 
-def witness(train: Train, bed: Bed, config: Config, **arguments) -> Witness:
-    """Run the loop and note what it does. A forward is told by its data, not by its mode, which may be what is wrong."""
-    seen = Witness()
-    parameters = list(bed.model.parameters())
+def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -> Recording:
+    """Run the loop on the problem and record what it does.
 
-    def on_forward(module, inputs, outputs):  # also of the average, a copy of the model with its hooks
+    The ids in the inputs tell a training pass from a validation pass. The mode cannot: it may be the bug.
+    """
+    recording = Recording()
+    parameters = list(problem.model.parameters())
+
+    def on_forward(module, inputs, outputs):  # also called for the EMA: a copy of the model, hooks included
         x = inputs[0].detach().clone()
-        ids = bed.ids(x)
+        ids = problem.ids(x)
         if bool((ids < 0).any()):
-            seen.validation_ids.extend((-1 - ids).tolist())
-            seen.validation_graphs.append(outputs.requires_grad)
-        elif torch.is_grad_enabled():  # without gradients it is a look ahead, not training
-            seen.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
+            recording.validation_ids.extend((-1 - ids).tolist())
+            recording.validation_graphs.append(outputs.requires_grad)
+        elif torch.is_grad_enabled():  # a forward pass without gradients is preflight, not training
+            recording.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
 
     weights_before = []
 
@@ -187,11 +198,11 @@ def witness(train: Train, bed: Bed, config: Config, **arguments) -> Witness:
 
     def before_step(optimizer, args, kwargs):
         if not any(p is q for group in optimizer.param_groups for p in group["params"] for q in parameters):
-            return  # another's
-        assert seen.forwards, f"step {len(seen.steps) + 1} follows no forward pass of its own"
-        x, modes, weights = zip(*seen.forwards, strict=True)
-        seen.forwards.clear()
-        seen.steps.append(
+            return  # the optimizer of another model
+        assert recording.forwards, f"step {len(recording.steps) + 1} was made without a forward pass"
+        x, modes, weights = zip(*recording.forwards, strict=True)
+        recording.forwards.clear()
+        recording.steps.append(
             Step(
                 torch.cat(x),
                 [len(part) for part in x],
@@ -203,20 +214,20 @@ def witness(train: Train, bed: Bed, config: Config, **arguments) -> Witness:
         )
 
     handles = [
-        bed.model.register_forward_pre_hook(before_forward),
-        bed.model.register_forward_hook(on_forward),
+        problem.model.register_forward_pre_hook(before_forward),
+        problem.model.register_forward_hook(on_forward),
         register_optimizer_step_pre_hook(before_step),
     ]
     try:
-        seen.result = bed.run(train, config, **arguments)
+        recording.result = problem.run(train, config, **arguments)
     finally:
         for handle in handles:
             handle.remove()
-    assert seen.steps, "the loop never stepped an optimizer over the model's parameters"
-    return seen
+    assert recording.steps, "the loop never stepped an optimizer over the model's parameters"
+    return recording
 
 
-# ---- small things ---------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def plain_config(**changes) -> Config:

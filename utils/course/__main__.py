@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.grading import grade as grading
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
@@ -13,23 +14,23 @@ from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
 from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
-from utils.course.run import ROOT, run
+from utils.course.run import run
 from utils.course.site.build import build, stale
 from utils.course.site.readme_figures import figures
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
-A survivor is either a claim that nobody proves, then sharpen the proof; or code that the claim does not need, then remove
+A survivor is either a claim without a proof, then sharpen the proof; or code that the claim does not need, then remove
 it; or equivalent, then copy its entry from build/strength/<lecture>.toml to tests/strength/{strength.EQUIVALENT} and
 give the reason. An entry goes stale, and is reported, when its cell changes. A crash is no proof either: it does not count.
-A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that nobody has worked on, or
+A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that was not used before, or
 with --all. Work on one proof with --cell proof-1-3; then measure the lecture, which stores tests/strength/<lecture>.json
 for the ledger.
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv`. Returns 0 if all is well, 1 if something is red, 2 for a wrong call."""
+    """Run the command line `argv`. Returns 0 for success, 1 for a failure, 2 for a wrong call."""
     args = _parser().parse_args(argv)
     try:
         return args.command(args)
@@ -140,9 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--full", action="store_true", help="the long form of the lectures: all seeds, all epochs")
     command.add_argument("--again", action="store_true", help="also what the receipt has already")
-    command.add_argument(
-        "--limit", type=_count, help="seconds after which nothing runs on; the same call goes on later"
-    )
+    command.add_argument("--limit", type=_count, help="stop after this many seconds; the same call continues later")
     command.add_argument(
         "--jobs",
         type=_count,

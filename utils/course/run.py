@@ -1,4 +1,4 @@
-"""Run the lectures, two at a time, each in a process of its own; show progress; keep the ledger."""
+"""Run the lectures, two at a time, each in its own process; show progress; write the ledger."""
 
 import contextlib
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from utils.course import ROOT
 from utils.course.mutation.strength import stored
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import Lecture, read
@@ -21,8 +22,7 @@ from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
 
-ROOT = Path(__file__).resolve().parents[2]
-HEARTBEAT = 30.0  # seconds between two lines about the same lecture where the output is not a terminal
+HEARTBEAT = 30.0  # seconds between two lines about a lecture if the output is not a terminal
 
 
 def run(
@@ -65,10 +65,10 @@ def run(
 
 
 def header_of(full: bool) -> dict:
-    """Where and when a run is: the device, versions, the commit, the date and the form."""
+    """The header of a run: device, versions, commit, date and form."""
     device = pick_device()
     machine = fingerprint(device)
-    del machine["threads"]  # this process's; the lectures run with one
+    del machine["threads"]  # threads of this process; the lectures run with one
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "form": "full" if full else "short",
@@ -90,9 +90,9 @@ def _one(
 def execute_and_judge(
     lecture: Lecture, output: Path, header: dict, timeout: int | None, workers: list
 ) -> tuple[ledger.Result, Lecture | None]:
-    """Execute one notebook in a process of its own, to `output`: its result, and the notebook with outputs if there is one.
+    """Execute one notebook in its own process, to `output`; returns its result and the notebook with outputs, if any.
 
-    The process joins `workers` while it runs: whoever kills it there ends the notebook.
+    The process is in `workers` while it runs; killing it there ends the notebook.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     output.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def execute_and_judge(
 
 
 def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None, workers: list) -> str:
-    """Run the engine on one lecture in a new process; what went wrong with it, "" if nothing."""
+    """Run the engine on one lecture in a new process; returns the problem, or "" if there is none."""
     command = [
         sys.executable,
         "-m",
@@ -114,7 +114,7 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
         str(output.resolve()),
     ]
     command += ["--full"] * full + ([f"--timeout={timeout}"] if timeout else [])
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this utils, also where it is not installed
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this utils, even if it is not installed
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}  # two share the cores
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
@@ -146,7 +146,7 @@ def _follow(lecture: Lecture, worker: subprocess.Popen) -> None:
 
 
 def _step(line: str) -> dict | None:
-    """The engine's progress, None for a line that something else printed."""
+    """The engine's progress; None for any other line of output."""
     with contextlib.suppress(json.JSONDecodeError):
         step = json.loads(line)
         if isinstance(step, dict) and {"done", "total", "cell"} <= step.keys():
@@ -160,10 +160,10 @@ def say(line: str) -> None:
 
 
 def _pages(build: Path, store: Path) -> str:
-    """Make the pages of what has run; what went wrong with them, "" if nothing."""
+    """Make the pages from the run; returns the problem, or "" if there is none."""
     try:
         build_site(build, store)
-    except Exception as error:  # nbconvert has many ways to fail, and none may cost the verdicts
+    except Exception as error:  # nbconvert can fail in many ways, and none may lose the verdicts
         return f"the pages could not be made: {type(error).__name__}: {error}"
     return ""
 

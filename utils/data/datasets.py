@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import Dataset
 
 from utils import facts
+from utils.data.atomic_write import write_bytes
 from utils.data.download import cache_folder, find
 
 IGNORE = -100  # targets with this value count nowhere: cross_entropy's own ignore_index, by default
@@ -418,9 +419,7 @@ def _store_tokens(ids: np.ndarray, md5: str) -> Path:
     if path.is_file() and path.stat().st_size == ids.nbytes and np.array_equal(np.memmap(path, ids.dtype, "r"), ids):
         return path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(ids.tobytes())
-    os.replace(temporary, path)
+    write_bytes(path, ids.tobytes())
     return path
 
 

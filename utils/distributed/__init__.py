@@ -1,1 +1,1 @@
-"""One process or many: ranks, how they meet, DDP and FSDP, and their checkpoints."""
+"""One process or many: ranks, their rendezvous, DDP and FSDP, and sharded checkpoints."""

@@ -1,9 +1,9 @@
-"""Ranks for a notebook: a function of the notebook, run by several real processes, of which none is left behind.
+"""Ranks for a notebook: several real processes run a function of the notebook, and none outlives the call.
 
-The function is written to a script, together with the functions, imports and constants that it names, so that one can read
-what the processes run. They are forked from one process that has imported torch already, which takes milliseconds; what
-torchrun tells each of its processes, these are told too. A server that imported nothing but torch and never computed is
-safe to fork; a notebook, with the threads of its kernel, is not.
+The function is written to a script, together with the functions, imports and constants that it uses, so that the reader
+can see what the processes run. A server process that has already imported torch forks the ranks, in milliseconds, with
+the environment variables that torchrun would set. It is safe to fork because it only imports and never computes; a
+notebook's kernel, with its threads, is not.
 
     python -m utils.distributed.launch SOCKET    is that server; it ends with the process that started it.
 """
@@ -33,9 +33,12 @@ from types import CodeType, FunctionType, ModuleType, TracebackType
 
 import torch
 
-PRELOADED = ("torch._dynamo", "utils.loop")  # by the server; DDP and the optimizers import the former when first used
+PRELOADED = (
+    "torch._dynamo",
+    "utils.loop",
+)  # imported by the server; DDP and the optimizers import torch._dynamo on first use
 SCRIPT = "script.py"
-SECONDS = 60.0  # until ranks that have not ended are killed
+SECONDS = 60.0  # until ranks that still run are killed
 GRACE_SECONDS = 3.0  # the same after one of them has failed
 START_SECONDS = 300.0  # for the server to import what it preloads, on a busy machine
 POLL_SECONDS = 0.01
@@ -68,8 +71,8 @@ _ALONE = """import os
 
 @dataclass(frozen=True)
 class Ended:
-    """How a rank ended: its exit status (minus the signal's number, if a signal killed it), what it printed, and what the
-    function returned (None if it did not)."""
+    """How a rank ended: its exit status (minus the signal's number if a signal killed it), its output, and the function's
+    result (None if it did not return)."""
 
     code: int
     output: str
@@ -77,11 +80,11 @@ class Ended:
 
 
 def script_of(function: Callable, group: bool = True) -> str:
-    """The text of a script that calls `function`, and holds all that it names.
+    """The text of a script that calls `function` and contains everything that it uses.
 
-    group: the ranks reach each other by torch.distributed, over gloo, before the call; without, that is the function's
-    business. What is imported from a module is imported there; functions of the notebook are copied; constants are
-    written out. Raises ValueError, with the name, for anything else: a class, a tensor, a model.
+    group: whether the script makes a gloo process group before the call; otherwise the function does it if needed.
+    Imported names are imported in the script, functions of the notebook are copied, constants are written out. Raises
+    ValueError, with the name, for anything else: a class, a tensor, a model.
     """
     parts: dict[str, str] = {}
     _collect(function, parts)
@@ -93,9 +96,9 @@ def script_of(function: Callable, group: bool = True) -> str:
 
 
 def _collect(function: FunctionType, parts: dict[str, str]) -> None:
-    parts[function.__name__] = ""  # it may call itself
+    parts[function.__name__] = ""  # so that a recursive function ends here
     source = inspect.getsource(function)
-    for name in [*_globals_of(function.__code__), *_names_of_the_head(source)]:
+    for name in [*_globals_of(function.__code__), *_names_in_signature(source)]:
         if name in parts or name not in function.__globals__:
             continue
         value = function.__globals__[name]
@@ -118,7 +121,7 @@ def _collect(function: FunctionType, parts: dict[str, str]) -> None:
     parts[function.__name__] = source + "\n"
 
 
-def _names_of_the_head(source: str) -> list[str]:
+def _names_in_signature(source: str) -> list[str]:
     """The names in a function's defaults and decorators."""
     head = ast.parse(source).body[0]
     parts = [*head.args.defaults, *filter(None, head.args.kw_defaults), *head.decorator_list]
@@ -144,12 +147,12 @@ def on_ranks(
     grace: float = GRACE_SECONDS,
     **environment: dict[int, str],
 ) -> list[Ended]:
-    """Call `function(*arguments)` in `world` processes at once, each told its rank as by torchrun; how each ended, by rank.
+    """Call `function(*arguments)` in `world` processes with torchrun's environment variables; how each ended, by rank.
 
-    arguments and results: tensors and plain containers. group: see script_of. What the ranks print appears with the
-    rank in front. environment: changes to what single ranks are told, RANK={1: "0"}. After `seconds` in all, or `grace`
-    after one has failed, those that still run are killed. With `check` a rank that fails raises RuntimeError with its last
-    words.
+    arguments and results: tensors and plain containers. group: see script_of. Lines that a rank prints appear with its
+    rank in front. environment: changes to the variables of single ranks, RANK={1: "0"}. Ranks that still run after
+    `seconds` in all, or `grace` seconds after one has failed, are killed. With `check`, a failed rank raises RuntimeError
+    with the last lines of its output.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -171,9 +174,9 @@ def on_ranks(
 def torchrun(
     script: Path, *arguments: str, world: int, options: tuple[str, ...] = (), seconds: float = START_SECONDS
 ) -> Ended:
-    """Run a script under torchrun on this machine, by `world` processes; torchrun's exit status and all that was printed.
+    """Run a script under torchrun on this machine in `world` processes; torchrun's exit status and all output.
 
-    After `seconds` it is told to end, and ends its ranks.
+    After `seconds` torchrun gets SIGTERM, and ends its ranks.
     """
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -194,7 +197,7 @@ def torchrun(
 def _server() -> str:
     """The path of the server's socket; the first call starts it. It notices when this process has ended.
 
-    A session of its own: an interrupt of a cell is meant for this process, and the server is there for the next cell.
+    The server has a session of its own, so that interrupting a cell does not end it.
     """
     path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
     process = subprocess.Popen(
@@ -205,7 +208,7 @@ def _server() -> str:
     while not Path(path).exists():
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise RuntimeError(f"the process that starts ranks did not come up (exit status {process.wait()})")
+            raise RuntimeError(f"the process that starts ranks did not start (exit status {process.wait()})")
         time.sleep(POLL_SECONDS)
     return path
 
@@ -216,7 +219,7 @@ def _end(server: subprocess.Popen) -> None:
 
 
 def _ask(request: dict) -> tuple[list[int], list[str]]:
-    """Have the server start ranks; print their lines as they come; their exit statuses and outputs."""
+    """Have the server start ranks and print their lines as they arrive; returns their exit statuses and outputs."""
     outputs = [""] * request["world"]
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(_server())
@@ -224,11 +227,11 @@ def _ask(request: dict) -> tuple[list[int], list[str]]:
             stream.write(json.dumps(request) + "\n")
             stream.flush()
             for text in stream:
-                told = json.loads(text)
-                if "codes" in told:
-                    return told["codes"], outputs
-                outputs[told["rank"]] += told["line"]
-                print(f"[rank {told['rank']}] {told['line']}", end="")
+                message = json.loads(text)
+                if "codes" in message:
+                    return message["codes"], outputs
+                outputs[message["rank"]] += message["line"]
+                print(f"[rank {message['rank']}] {message['line']}", end="")
     raise RuntimeError("the process that starts ranks is gone: restart the notebook")
 
 
@@ -236,14 +239,14 @@ def _ask(request: dict) -> tuple[list[int], list[str]]:
 
 
 def serve(path: str) -> None:
-    """Answer requests until stdin ends, each in a child of its own."""
+    """Answer requests until stdin ends, each in its own child process."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{path}~")
         listener.listen()
-        os.rename(f"{path}~", path)  # only now: whoever waits for the name connects as soon as it is there
+        os.rename(f"{path}~", path)  # only now: a client connects as soon as this path exists
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [], 1.0)
-            while _reaped():
+            while _reap_child():
                 pass
             if sys.stdin in ready:
                 os.unlink(path)
@@ -255,7 +258,7 @@ def serve(path: str) -> None:
                 connection.close()
 
 
-def _reaped() -> bool:
+def _reap_child() -> bool:
     try:
         return os.waitpid(-1, os.WNOHANG)[0] > 0
     except ChildProcessError:
@@ -263,7 +266,7 @@ def _reaped() -> bool:
 
 
 def _in_a_child(work: Callable[[], None]) -> None:
-    """Do the work and end: nothing of the parent's is cleaned up a second time."""
+    """Do the work and exit without the parent's clean-up, which must not run twice."""
     code = 1
     try:
         work()
@@ -279,7 +282,7 @@ def _in_a_child(work: Callable[[], None]) -> None:
 
 
 def _from_script(error: BaseException) -> TracebackType | None:
-    """Its traceback from the script on, without this module's and runpy's part."""
+    """The traceback from the script on, without the frames of this module and runpy."""
     frames = error.__traceback__
     while frames and Path(frames.tb_frame.f_code.co_filename).name != SCRIPT:
         frames = frames.tb_next
@@ -287,7 +290,7 @@ def _from_script(error: BaseException) -> TracebackType | None:
 
 
 def _handle(connection: socket.socket) -> None:
-    """One request: start the ranks, pass on what they print, see to it that all end."""
+    """Serve one request: start the ranks, forward their output, make sure that all end."""
     with connection.makefile("r") as stream:
         request = json.loads(stream.readline())
     port, ranks, pipes = _free_port(), {}, {}
@@ -299,33 +302,33 @@ def _handle(connection: socket.socket) -> None:
             os.dup2(writing, 2)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             connection.close()
-            _in_a_child(lambda rank=rank: _be_rank(rank, port, request))
+            _in_a_child(lambda rank=rank: _run_rank(rank, port, request))
         os.close(writing)
         ranks[process], pipes[reading] = rank, rank
     try:
-        _attend(connection, ranks, pipes, request)
-    except BrokenPipeError:  # whoever asked is gone
+        _monitor(connection, ranks, pipes, request)
+    except BrokenPipeError:  # the client has gone
         pass
     finally:
         for process in ranks:
             os.kill(process, signal.SIGKILL)
 
 
-def _attend(connection: socket.socket, ranks: dict[int, int], pipes: dict[int, int], request: dict) -> None:
-    """Until every rank has ended: pass on their lines, kill them after their time. `ranks` keeps those that live."""
+def _monitor(connection: socket.socket, ranks: dict[int, int], pipes: dict[int, int], request: dict) -> None:
+    """Forward the ranks' lines until all have ended, and kill them after the deadline. Removes ended ranks from `ranks`."""
     codes, rest = {}, dict.fromkeys(pipes, b"")
     deadline = time.monotonic() + request["seconds"]
     while ranks or pipes:
         ready, _, _ = select.select([*pipes, connection], [], [], POLL_SECONDS)
         if connection in ready and not connection.recv(1):
-            return  # whoever asked is gone
+            return  # the client has gone
         for pipe in set(ready) - {connection}:
             read = os.read(pipe, 1 << 16)
             *lines, rest[pipe] = (rest[pipe] + read).split(b"\n")
             if not read:
                 lines = [rest[pipe]] if rest[pipe] else []
             for line in lines:
-                _tell(connection, rank=pipes[pipe], line=line.decode(errors="replace") + "\n")
+                _send(connection, rank=pipes[pipe], line=line.decode(errors="replace") + "\n")
             if not read:
                 os.close(pipe)
                 del pipes[pipe]
@@ -339,18 +342,18 @@ def _attend(connection: socket.socket, ranks: dict[int, int], pipes: dict[int, i
         if time.monotonic() > deadline:
             for process in ranks:
                 os.kill(process, signal.SIGKILL)
-    _tell(connection, codes=[codes[rank] for rank in range(request["world"])])
+    _send(connection, codes=[codes[rank] for rank in range(request["world"])])
 
 
-def _tell(connection: socket.socket, **message) -> None:
+def _send(connection: socket.socket, **message) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _be_rank(rank: int, port: int, request: dict) -> None:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": request["world"], "MASTER_ADDR": "127.0.0.1"}
-    told |= {"MASTER_PORT": port, "LOCAL_WORLD_SIZE": request["world"]}
-    told |= {name: ranks[str(rank)] for name, ranks in request["environment"].items() if str(rank) in ranks}
-    os.environ.update({name: str(value) for name, value in told.items()})
+def _run_rank(rank: int, port: int, request: dict) -> None:
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": request["world"], "MASTER_ADDR": "127.0.0.1"}
+    variables |= {"MASTER_PORT": port, "LOCAL_WORLD_SIZE": request["world"]}
+    variables |= {name: ranks[str(rank)] for name, ranks in request["environment"].items() if str(rank) in ranks}
+    os.environ.update({name: str(value) for name, value in variables.items()})
     script = f"{request['folder']}/{SCRIPT}"
     sys.argv = [script, request["folder"]]
     runpy.run_path(script, run_name="__main__")

@@ -1,4 +1,4 @@
-"""The processes of a run: which rank this one is, and what ranks tell each other."""
+"""The processes of a run: the rank of this one, and collectives between them."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  
 
 
 class Ranks:
-    """The processes of one run: how many (`world`), and which this one is (`rank`; on its own machine, `local`)."""
+    """The processes of one run: their number (`world`), and the number of this one (`rank`; `local` on its machine)."""
 
     def __init__(self, rank: int = 0, world: int = 1, local: int = 0):
         self.rank, self.world, self.local = rank, world, local
@@ -24,10 +24,10 @@ class Ranks:
         return self.rank == 0
 
     def pick_device(self, name: str) -> torch.device:
-        """The device called `name`; of several ranks on one machine, each takes the GPU of its own number.
+        """The device called `name`; with several ranks on a machine, each takes the GPU with its local rank's number.
 
-        Raises ValueError for a device that this machine does not have, for meta, for one GPU asked of several ranks,
-        and for several ranks on an accelerator that they cannot sum over.
+        Raises ValueError for a device that this machine does not have, for meta, for one GPU requested for several ranks,
+        and for several ranks on an accelerator other than CUDA, over which they cannot sum.
         """
         device = pick_device(name)
         if device.type == "meta":
@@ -35,11 +35,13 @@ class Ranks:
         if self.world == 1 or device.type == "cpu":
             return device
         if device.type != "cuda":
-            raise ValueError(f"device is {name!r}, and {self.world} ranks can sum on cpu and cuda only: say cpu")
+            raise ValueError(f"device is {name!r}, but {self.world} ranks can sum on cpu and cuda only: choose cpu")
         if device.index is not None:
-            raise ValueError(f"device is {name!r}, and {self.world} ranks would share it: say cuda, each takes its own")
+            raise ValueError(
+                f"device is {name!r}, but {self.world} ranks would share it: choose cuda, and each takes its own"
+            )
         device = pick_device(f"cuda:{self.local}")
-        torch.cuda.set_device(device)  # where nccl works
+        torch.cuda.set_device(device)  # the one that nccl uses
         return device
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -51,11 +53,11 @@ class Ranks:
         return total
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up on some rank. It goes over the host's network: a GPU is not waited for."""
+        """Whether the flag is true on any rank. Sums CPU tensors over gloo, so it does not wait for a GPU."""
         return flag if self.world == 1 else bool(self.sum(torch.tensor(int(flag))))
 
     def gather(self, value: object) -> list:
-        """The value of each rank, by rank. Anything that pickles: it comes from processes of this run, not from outside."""
+        """The value of each rank, in order. Any value that pickles: the data come from processes of this run only."""
         if self.world == 1:
             return [value]
         values = [None] * self.world
@@ -71,20 +73,20 @@ class Ranks:
         return values[0]
 
     def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite each tensor by rank 0's."""
+        """Overwrite each tensor with rank 0's."""
         if self.world > 1:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), src=0)
 
     def require_same(self, what: str, facts: dict[str, object]) -> None:
-        """Raises ValueError on every rank, naming the first difference, unless all ranks hold the same facts."""
-        everybodys = self.gather({name: str(fact) for name, fact in facts.items()})
-        for rank, theirs in enumerate(everybodys):
-            for name in {**everybodys[0], **theirs}:
-                ours, other = (held.get(name, "nothing") for held in (everybodys[0], theirs))
-                if ours != other:
+        """Raises ValueError on every rank, with the first difference, unless the facts are the same on all ranks."""
+        gathered = self.gather({name: str(fact) for name, fact in facts.items()})
+        for rank, facts_there in enumerate(gathered):
+            for name in {**gathered[0], **facts_there}:
+                first, other = (values.get(name, "nothing") for values in (gathered[0], facts_there))
+                if first != other:
                     raise ValueError(
-                        f"{what} differs between ranks: {name} is {ours} on rank 0 and {other} on rank {rank}. Start "
+                        f"{what} differs between ranks: {name} is {first} on rank 0 and {other} on rank {rank}. Start "
                         "every rank with the same script and arguments, and build the same model on each"
                     )
 
@@ -93,7 +95,7 @@ SINGLE_PROCESS = Ranks()
 
 
 def started(environment: Mapping[str, str] = os.environ) -> Ranks:
-    """This process's place among those that torchrun started. Reads the environment, opens nothing.
+    """The Ranks of this process, from the variables that torchrun sets. Opens no connection.
 
     Raises ValueError if the variables are incomplete or contradict each other.
     """

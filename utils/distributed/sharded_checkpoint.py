@@ -1,11 +1,11 @@
-"""A checkpoint that many ranks write together: a folder of their parts of each tensor, loadable on any number of ranks.
+"""A checkpoint that many ranks write together: a folder with each rank's shards, loadable on any number of ranks.
 
-torch.distributed.checkpoint writes the parts, and a pickle that says where each lies. It checks no byte of either, and its
-own reader runs whatever code stands in that pickle. Here every file's SHA-256 stands in manifest.json, and the folder's name
-holds that of the manifest; all of it is verified before anything is read. The digest is not a signature: a file made on
-purpose can carry a right one. So the pickle is read by an unpickler that knows torch's dozen classes for this and refuses
-any other name, the parts by torch.load(weights_only=True), which is what torch.distributed.checkpoint uses for tensors, and
-what is not a tensor lies in a file of its own, read in the same way.
+torch.distributed.checkpoint writes the shards, and a pickle that says where each is. It verifies neither, and its own
+reader runs any code in that pickle. Here manifest.json lists the SHA-256 of every file, and the folder's name contains
+the manifest's; all files are verified before any is read. The digest is not a signature: a forged file can have the right
+one. So an unpickler that knows torch's dozen metadata classes, and refuses any other name, reads the pickle;
+torch.load(weights_only=True) reads the shards, as in torch.distributed.checkpoint, and the separate file with everything
+that is not a tensor.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorS
 from torch.distributed.tensor import DTensor
 
 MANIFEST, REST = "manifest.json", "rest.pt"
-_PLACE = "held in parts"  # the key that stands in the rest for a tensor
+_PLACEHOLDER = "held in parts"  # key of a placeholder for a sharded tensor in REST
 _KNOWN = {
     *(("torch.distributed.checkpoint.metadata", name) for name in (
         "Metadata", "MetadataIndex", "TensorStorageMetadata", "ChunkStorageMetadata", "TensorProperties", "StorageMeta",
@@ -38,19 +38,19 @@ _KNOWN = {
 
 
 def in_parts(state: object) -> bool:
-    """Whether some tensor in these nested containers lies in parts on several ranks."""
+    """Whether any tensor in these nested containers is sharded over ranks."""
     return any(isinstance(leaf, DTensor) for leaf in _leaves(state))
 
 
 def write(folder: Path, state: dict, first: bool) -> None:
-    """Write `state` into the empty `folder`, each rank its parts, the `first` also the rest. A collective.
+    """Write `state` into the empty `folder`: each rank its shards, the `first` also everything else. A collective.
 
     Raises RuntimeError if it cannot be written.
     """
     tensors: dict[str, Tensor] = {}
-    rest = _taken_apart(state, "", tensors)
+    rest = _extract_tensors(state, "", tensors)
     writer = dcp.FileSystemWriter(folder, sync_files=True)
-    writer.fs = _Given()
+    writer.fs = _ExistingFolder()
     try:
         dcp.save(tensors, storage_writer=writer)
         if first:
@@ -58,18 +58,18 @@ def write(folder: Path, state: dict, first: bool) -> None:
                 torch.save(rest, file)
                 file.flush()
                 os.fsync(file.fileno())
-    except dcp.CheckpointException as error:  # not an Exception: it would pass every handler
+    except dcp.CheckpointException as error:  # derives from BaseException only: `except Exception` would miss it
         raise RuntimeError(f"torch.distributed.checkpoint could not write it: {error}") from error
 
 
-class _Given(FileSystem):
-    """Makes no folder: the one to write to is there, and if somebody removed it, it is not to be made anew."""
+class _ExistingFolder(FileSystem):
+    """Never makes a folder: the target exists, and if the user has removed it, it must not be made again."""
 
     def mkdir(self, path) -> None: ...
 
 
 def seal(folder: Path) -> str:
-    """List every file with its SHA-256 in the manifest; the manifest's own is returned."""
+    """Write the manifest, with the SHA-256 of every file. Returns the SHA-256 of the manifest itself."""
     files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
     content = json.dumps(files, indent=2).encode()
     with open(folder / MANIFEST, "wb") as file:
@@ -80,7 +80,7 @@ def seal(folder: Path) -> str:
 
 
 def verify(folder: Path, digest: str) -> None:
-    """Raises ValueError unless the manifest has this digest (its beginning), and the files are those that it lists."""
+    """Raises ValueError unless the manifest's digest starts with `digest` and the files are exactly those that it lists."""
     manifest = folder / MANIFEST
     if not manifest.is_file() or not sha256(manifest).startswith(digest):
         raise ValueError(f"{folder.name} is damaged: its manifest is missing or not the one that was written")
@@ -93,36 +93,36 @@ def verify(folder: Path, digest: str) -> None:
 
 
 def read(folder: Path) -> dict:
-    """The whole state in a verified folder, tensors on the CPU; no rank needs another for it. Never runs code from it.
+    """The whole state in a verified folder, with full tensors on the CPU. Not a collective; never runs code from a file.
 
     Raises ValueError if it holds anything but plain data.
     """
     try:
         reader = _Reader(folder)
-        kept = reader.read_metadata().state_dict_metadata
-        if not all(isinstance(about, TensorStorageMetadata) for about in kept.values()):
+        entries = reader.read_metadata().state_dict_metadata
+        if not all(isinstance(entry, TensorStorageMetadata) for entry in entries.values()):
             raise ValueError("something in it is not a tensor")
-        tensors = {name: torch.empty(about.size, dtype=about.properties.dtype) for name, about in kept.items()}
+        tensors = {name: torch.empty(entry.size, dtype=entry.properties.dtype) for name, entry in entries.items()}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # that is what no_dist asks for
             dcp.load(tensors, storage_reader=reader, no_dist=True)
         rest = torch.load(folder / REST, map_location="cpu", weights_only=True)
     except (dcp.CheckpointException, Exception) as error:
         raise ValueError(f"{folder.name} is not a checkpoint of plain data: {error}") from error
-    return _put_together(rest, tensors)
+    return _insert_tensors(rest, tensors)
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes objects of the classes in _KNOWN, and of no other."""
+    """Makes objects of the classes in _KNOWN and of no others."""
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"its metadata ask for {module}.{name}, which no checkpoint needs")
+            raise pickle.UnpicklingError(f"its metadata use {module}.{name}, which no checkpoint needs")
         return super().find_class(module, name)
 
 
 class _Reader(dcp.FileSystemReader):
-    """torch's reader, whose own read_metadata is pickle.load."""
+    """torch's reader with a safe read_metadata: torch's own calls pickle.load."""
 
     def read_metadata(self, *arguments, **options) -> Metadata:
         metadata = _Unpickler(io.BytesIO((Path(self.path) / ".metadata").read_bytes())).load()
@@ -140,25 +140,25 @@ def _leaves(tree: object):
         yield tree
 
 
-def _taken_apart(tree: object, path: str, tensors: dict[str, Tensor]) -> object:
-    """The tree with its path in place of each tensor that is held in parts; these go to `tensors`."""
+def _extract_tensors(tree: object, path: str, tensors: dict[str, Tensor]) -> object:
+    """The tree with its path in place of each sharded tensor; the tensors themselves go into `tensors`."""
     if isinstance(tree, DTensor):
         tensors[path] = tree
-        return {_PLACE: path}
+        return {_PLACEHOLDER: path}
     if isinstance(tree, dict):
-        return {key: _taken_apart(child, f"{path}/{key}", tensors) for key, child in tree.items()}
+        return {key: _extract_tensors(child, f"{path}/{key}", tensors) for key, child in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(_taken_apart(child, f"{path}/{i}", tensors) for i, child in enumerate(tree))
+        return type(tree)(_extract_tensors(child, f"{path}/{i}", tensors) for i, child in enumerate(tree))
     return tree
 
 
-def _put_together(tree: object, tensors: dict[str, Tensor]) -> object:
+def _insert_tensors(tree: object, tensors: dict[str, Tensor]) -> object:
     if isinstance(tree, dict):
-        if tree.keys() == {_PLACE}:
-            return tensors[tree[_PLACE]]
-        return {key: _put_together(child, tensors) for key, child in tree.items()}
+        if tree.keys() == {_PLACEHOLDER}:
+            return tensors[tree[_PLACEHOLDER]]
+        return {key: _insert_tensors(child, tensors) for key, child in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(_put_together(child, tensors) for child in tree)
+        return type(tree)(_insert_tensors(child, tensors) for child in tree)
     return tree
 
 

@@ -3,22 +3,13 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from utils.figures.numbers import prefixed
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
 
 SERIES = (SKY, ORANGE, GREEN, PURPLE, YELLOW, RED)
 LINES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 STYLES = ("-", "-", "-", "--", "-.", ":")  # so that roofs of one height stay apart
 RIDGES = "osD^vP"
-STEPS = "kMGTPE"  # thousand, million, …
-
-
-def short(value: float, unit: str = "") -> str:
-    """`value` with three digits and the prefix that fits: 31e6 → "31 M"; below a thousand no prefix."""
-    power = 0
-    while abs(value) >= 999.5 and power < len(STEPS):
-        value, power = value / 1000, power + 1
-    digits = f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
-    return f"{digits} {STEPS[power - 1] if power else ''}{unit}".strip()
 
 
 def rates(flops_per_second: dict[str, float], title: str = "") -> Figure:
@@ -27,7 +18,7 @@ def rates(flops_per_second: dict[str, float], title: str = "") -> Figure:
     fig, axes = new_figure(7.4, 0.42 * len(flops_per_second) + 1.1)
     slowest = min(flops_per_second.values())
     bars = axes.barh(list(flops_per_second), list(flops_per_second.values()), color=SKY)
-    labels = [f"{short(rate, 'FLOP/s')}   ×{rate / slowest:,.0f}" for rate in flops_per_second.values()]
+    labels = [f"{prefixed(rate, 'FLOP/s')}   ×{rate / slowest:,.0f}" for rate in flops_per_second.values()]
     axes.bar_label(bars, labels=labels, padding=4)
     axes.set(xscale="log", xlim=(slowest / 10, max(flops_per_second.values()) * 100), xlabel="FLOP/s, logarithmic")
     axes.set_title(title, loc="left")
@@ -116,7 +107,7 @@ def roofline(
     looks = zip(LINES, STYLES, RIDGES, strict=True)
     for (label, (peak, bandwidth)), (colour, style, mark) in zip(machines.items(), looks, strict=False):
         ridge = ridges[label]
-        name = f"{label}: {short(peak, 'FLOP/s')}, {short(bandwidth, 'B/s')}, ridge at {ridge:.3g}"
+        name = f"{label}: {prefixed(peak, 'FLOP/s')}, {prefixed(bandwidth, 'B/s')}, ridge at {ridge:.3g}"
         roof, sign = ([left, ridge, right], [left * bandwidth, peak, peak]), {"marker": mark, "markevery": [1]}
         axes.plot(*roof, linestyle=style, color=colour, linewidth=2, label=name, markersize=7, **sign)
     for number, (label, (x, rate)) in enumerate(points.items()):  # labels by turns below right and above left

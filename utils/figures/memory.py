@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from utils.figures.numbers import byte_unit
 from utils.figures.style import (
     BLACK,
     BLUE,
@@ -21,12 +22,6 @@ from utils.figures.style import (
 
 COLOURS = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, GREY)
 LAYERS = ("", "\\\\\\", "", "", "///", "")  # where two layers that touch are the same grey
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
-
-
-def unit_of(nbytes: float) -> tuple[float, str]:
-    """The largest decimal unit that `nbytes` reaches, as (bytes in it, its name)."""
-    return next((unit for unit in UNITS if nbytes >= unit[0]), UNITS[-1])
 
 
 def step_timeline(parts: dict[str, Sequence[int]], phases: dict[str, int]) -> Figure:
@@ -39,7 +34,7 @@ def step_timeline(parts: dict[str, Sequence[int]], phases: dict[str, int]) -> Fi
     if len(lengths) != 1:
         raise ValueError(f"categories of {sorted(lengths)} events: give every category one value per event")
     total = [sum(values) for values in zip(*parts.values(), strict=True)]
-    scale, unit = unit_of(max(total))
+    scale, unit = byte_unit(max(total))
     fig, axes = new_figure(7.4, 3.9)
     layers = [[value / scale for value in series] for series in parts.values()]
     looks = {"colors": COLOURS[: len(parts)], "hatch": LAYERS, "edgecolor": "white", "lw": 0}

@@ -1,4 +1,4 @@
-"""What the labs ask a student's code with."""
+"""Questions to a student's code, and checks of its answers."""
 
 from utils.lab.ask import (
     LONG,

@@ -1,10 +1,10 @@
-"""What the labs are checked with: questions to the student's code, and expectations that say what to do next.
+"""How a lab is checked: questions to the student's code, and expectations that tell the student what to do next.
 
     ask = Ask(globals())
     expect_equal(ask("strides(shape)", shape=(2, 3)), (3, 1), next_step="the last axis moves by 1")
 
-A check hands over code and plain values, and gets plain values back (see wire.py). It holds no object of the student's, so
-it means the same in the notebook and where a grader asks a process that it does not trust.
+A check sends code and plain values, and receives plain values (see plain_values.py). It never holds an object of the
+student's, so it works the same in the notebook and in the grader, which questions a process that it does not trust.
 """
 
 import ast
@@ -19,15 +19,15 @@ import torch
 import torch.nn.functional as F
 
 from utils.lab import plain_values
-from utils.lab.plain_values import Other
+from utils.lab.plain_values import Unserializable
 
 LONGEST_SHOWN = 300  # characters of a value in a message
-LONG = 12  # lines of a question: one with more stands below what was expected, not above
+LONG = 12  # lines of a question; a longer one is printed below the rest of the message, not above it
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, and the question that it answers: a plain value, or the exception that was raised instead.
+    """A question and its answer: the plain value that was returned, or the exception that was raised.
 
     `answer[key]` is an Answer about one part of the value.
     """
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def value(self):
-        """The value. Raises what was raised instead, with a note that says what was asked."""
+        """The returned value. If the code raised, raises that exception with a note that quotes the question."""
         __tracebackhide__ = True
         if self.raised is not None:
             self.raised.add_note(f"asked: {_question(self)}")
@@ -47,18 +47,18 @@ class Answer:
         return self.returned
 
     def __getitem__(self, key) -> "Answer":
-        """AssertionError, with the question, if the value has no part `key`. Of what raised every part is the exception."""
+        """The Answer for one part of the value; the exception if the code raised. AssertionError if it has no `key`."""
         question = f"{self.question}  →  [{key!r}]"
         if self.raised is not None:
             return Answer(question, self.inputs, raised=self.raised)
         try:
             return Answer(question, self.inputs, self.returned[key])
         except (LookupError, TypeError):
-            raise AssertionError(_report(self, f"something that has {key!r}")) from None
+            raise AssertionError(_report(self, f"a value that has {key!r}")) from None
 
 
 class Ask:
-    """Asks the code in `namespace`: the names of a notebook, or of whatever ran its cells."""
+    """Puts questions to the code in `namespace`: the names of a notebook, or of the process that ran its cells."""
 
     def __init__(self, namespace: dict, device: torch.device | str = "cpu"):
         self.namespace = namespace
@@ -67,11 +67,11 @@ class Ask:
     def __call__(self, code: str, /, **inputs) -> Answer:
         """The value of `code`, of its last line if there are several, with `inputs` as further names.
 
-        Inputs arrive as wire.py says (tensors dense, copied, on the lab's device), and so does the answer (on the CPU).
-        Names that the code binds are forgotten: each question starts from the namespace alone. What the code raises is an
-        answer too, but for NotImplementedError, which comes through: there is nobody to ask yet.
+        Inputs pass through plain_values (tensors dense, copied, on the lab's device), and so does the answer (on the CPU).
+        Names that the code binds are discarded: each question starts from the namespace alone. An exception that the code
+        raises is an answer too, except NotImplementedError, which propagates: the exercise is not written yet.
         """
-        __tracebackhide__ = True  # IPython's and pytest's word: a student's traceback is about the student's code
+        __tracebackhide__ = True  # read by IPython and pytest: a student's traceback shows the student's code only
         given = plain_values.load(plain_values.dump(inputs, strict=True))
         try:
             return Answer(code, given, returned=self._value(code, given))
@@ -88,12 +88,12 @@ class Ask:
 def evaluate(code: str, inputs: dict, namespace: dict, device: torch.device | str = "cpu"):
     """Run `code` in a copy of `namespace` with `inputs`, tensors moved to `device`; the value of its last line.
 
-    ValueError if the last line is no expression: that is the check's mistake, not the student's.
+    ValueError if the last line is not an expression: that is the check's mistake, not the student's.
     """
     __tracebackhide__ = True
     tree = ast.parse(code)
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
-        raise ValueError(f"the last line of a question is an expression, not so in {code!r}")
+        raise ValueError(f"the last line of a question must be an expression, which it is not in {code!r}")
     last = ast.Expression(tree.body.pop().value)
     names = {**namespace, **_moved(inputs, device), "__tracebackhide__": True}  # the question's own frame too
     exec(compile(tree, "<what the check asks>", "exec"), names)
@@ -112,7 +112,7 @@ def _moved(value, device):
 
 
 def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
-    """AssertionError unless `holds`, a fact about the answer's value; `expected` says in words what should be true of it."""
+    """AssertionError unless `holds`, a fact about the answer's value; `expected` states in words what should be true."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
@@ -121,14 +121,14 @@ def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
 def expect_equal(answer: Answer, want, next_step: str) -> None:
     """AssertionError unless the answer is `want`: numbers by value, tensors by dtype, shape and bits, NaN equal to NaN.
 
-    A list counts as a tuple, a tensor of one number and no axes as that number; True is not 1.
+    A list equals a tuple with the same items, and a 0-dim tensor equals its number; True does not equal 1.
     """
     __tracebackhide__ = True
     _compare(answer, want, lambda got, want: got == want or (got != got and want != want), _same_bits, next_step)
 
 
 def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """The same, but numbers and values of tensors may differ by atol + rtol · |want|, and dtypes of floating tensors may.
+    """Like expect_equal, but numbers, also in tensors, may differ by atol + rtol · |want|, and floating dtypes may differ.
 
     Shapes may not. NaN is close to NaN, infinity to the same infinity.
     """
@@ -151,7 +151,7 @@ def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, at
 
 
 def expect_raises(answer: Answer, kind: type[Exception], words: str, next_step: str) -> None:
-    """AssertionError unless the answer is an exception of `kind`, a built-in one, whose text has `words`."""
+    """AssertionError unless the answer is an exception of the built-in class `kind` with `words` in its text."""
     __tracebackhide__ = True
     if not isinstance(answer.raised, kind):
         expected = f"{kind.__name__} to be raised"
@@ -163,9 +163,9 @@ def expect_raises(answer: Answer, kind: type[Exception], words: str, next_step: 
 
 
 def check_names(ask, seed: int) -> dict:
-    """All that a check cell finds: whom to ask, the seed of its random inputs, the expectations, and arithmetic.
+    """The names that a check cell can use: `ask`, the seed of its random inputs, the expectations, and some libraries.
 
-    What else it needs it imports itself.
+    It imports anything else itself.
     """
     expectations = {rule.__name__: rule for rule in (expect, expect_close, expect_equal, expect_raises)}
     return {
@@ -181,12 +181,12 @@ def check_names(ask, seed: int) -> dict:
 
 
 def described(error: Exception) -> tuple[tuple[str, ...], str]:
-    """An exception as it crosses a boundary: the names of its class and of those above it, the nearest first; its text."""
+    """An exception in plain values: the names of its class and of that class's bases, nearest first, and its text."""
     return tuple(kind.__name__ for kind in type(error).__mro__ if kind is not object), str(error)
 
 
 def rebuilt(kinds: tuple[str, ...], text: str) -> Exception:
-    """The exception on the other side: of the nearest class that is built in and takes a text, with that text."""
+    """The exception from what described() returned: the nearest built-in class that takes a text, with that text."""
     for name in kinds:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError):
@@ -203,7 +203,7 @@ def _compare(answer: Answer, want, same, same_tensors, next_step: str) -> None:
 
 
 def _difference(got, want, same, same_tensors, place: str) -> str | None:
-    """The first difference between two values, in words ("" where the values themselves say it), None if there is none."""
+    """The first difference between two values, in words ("" if the values themselves show it), None if there is none."""
     if isinstance(want, torch.Tensor):
         return _tensor_difference(got, want, same_tensors, place)
     if isinstance(got, torch.Tensor) and got.ndim == 0:
@@ -225,8 +225,8 @@ def _difference(got, want, same, same_tensors, place: str) -> str | None:
     else:
         alike = type(got) is not torch.Tensor and isinstance(got, bool) == isinstance(want, bool) and same(got, want)
         return None if alike else place and f"{place}: {_both(want, got)}"
-    found = (_difference(a, b, same, same_tensors, where) for where, a, b in pairs)
-    return next((difference for difference in found if difference is not None), None)
+    differences = (_difference(a, b, same, same_tensors, where) for where, a, b in pairs)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def _tensor_difference(got, want: torch.Tensor, same_tensors, place: str) -> str | None:
@@ -247,12 +247,12 @@ def _tensor_difference(got, want: torch.Tensor, same_tensors, place: str) -> str
 
 
 def _same_bits(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    if want.dtype.itemsize == 1 and want.is_floating_point():  # fp8 types have no comparison of their own everywhere
+    if want.dtype.itemsize == 1 and want.is_floating_point():  # fp8 types have no comparison operator on some devices
         got, want = got.float(), want.float()
     return (got == want) | ((got != got) & (want != want))
 
 
-# Words
+# Messages
 
 
 def _report(answer: Answer, expected: str, difference: str = "", next_step: str = "") -> str:
@@ -264,7 +264,7 @@ def _report(answer: Answer, expected: str, difference: str = "", next_step: str 
         next_step = f"run the cell that defines it, then this check again; {next_step}"
     lines += [f"next:     {next_step}"] * bool(next_step)
     question = _question(answer)
-    # What to do next must not stand below a page of code.
+    # The next step must not be printed below a page of code.
     return "\n".join([*lines, "asked:", question] if question.count("\n") >= LONG else [question, *lines])
 
 
@@ -274,14 +274,14 @@ def _question(answer: Answer) -> str:
 
 
 def _both(want, got) -> str:
-    """Expected and got in a line, with all their digits where six do not tell them apart."""
+    """Expected and got in one line, with all their digits if six do not tell them apart."""
     shown = (_show(want), _show(got))
-    expected, came = shown if shown[0] != shown[1] else (repr(want), repr(got))
-    return f"expected {expected}, got {came}"
+    expected, got_text = shown if shown[0] != shown[1] else (repr(want), repr(got))
+    return f"expected {expected}, got {got_text}"
 
 
 def _show(value) -> str:
-    """A value in a line: tensors by dtype, shape and their first numbers."""
+    """A value in one line; a tensor as its dtype, its shape and its first numbers."""
     if isinstance(value, torch.Tensor):
         numbers = value.flatten()[:8].tolist()
         more = ", …" if value.numel() > len(numbers) else ""
@@ -295,5 +295,5 @@ def _show(value) -> str:
     elif type(value) is dict:
         shown = "{" + ", ".join(f"{key!r}: {_show(item)}" for key, item in value.items()) + "}"
     else:
-        shown = f"a {value}" if isinstance(value, Other) else repr(value)
+        shown = f"a {value}" if isinstance(value, Unserializable) else repr(value)
     return shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + " …"

@@ -1,9 +1,9 @@
-"""Plain values as bytes and back: JSON for what they are, raw bytes for what tensors hold. Never pickle.
+"""Plain values to bytes and back: JSON for types and structure, raw bytes for the data of tensors. Never pickle.
 
 What crosses: None, bool, int, float, str, tensors of the dtypes below, and lists, tuples and dicts of these.
 A tensor arrives dense on the CPU, with its dtype, shape and bits; strides, device, gradient and class stay behind. NumPy's
-scalars and arrays, torch.Size and Parameters leave as the plain value they stand for; anything else leaves as an `Other`
-that says what it was and equals nothing.
+scalars and arrays, torch.Size and Parameters become the corresponding plain value; anything else becomes an
+`Unserializable`, which shows what the value was and equals only itself.
 """
 
 import json
@@ -23,21 +23,21 @@ DTYPES = {
         torch.bool, torch.complex64, torch.complex128,
     )
 }  # fmt: skip
-DEEPEST = 20  # containers inside each other
-MOST = 100_000  # values in one message, those inside containers counted
-LONGEST_HEAD = 16 << 20  # bytes of a message besides what tensors hold: plenty for MOST values and long texts
-LONGEST_REPR = 120  # characters of an Other's text
-HEAD = struct.Struct(">Q")  # how many bytes the JSON takes
+DEEPEST = 20  # levels of nested containers
+MOST = 100_000  # values in one message, including those inside containers
+LONGEST_HEAD = 16 << 20  # bytes of a message without the data of tensors: enough for MOST values and long texts
+LONGEST_REPR = 120  # characters of an Unserializable's text
+HEAD = struct.Struct(">Q")  # the length of the JSON in bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Other:
-    """What a value was that cannot cross. Equal to nothing but itself."""
+class Unserializable:
+    """Stands for a value that cannot be serialized. Equal only to itself."""
 
     text: str
 
     def __eq__(self, other) -> bool:
-        return self is other  # whatever the other says of itself
+        return self is other  # never calls the __eq__ of `other`
 
     __hash__ = object.__hash__
 
@@ -46,9 +46,9 @@ class Other:
 
 
 def dump(value, strict: bool = False) -> bytes:
-    """The message for `value`. What cannot cross becomes an Other, or with `strict` raises ValueError.
+    """Serialize `value`. A part that cannot be serialized becomes an Unserializable; with `strict` it raises ValueError.
 
-    ValueError too for more than MOST values, or texts too long.
+    Also raises ValueError for more than MOST values, and for texts that are too long.
     """
     blobs: list[bytes] = []
     count = 0
@@ -60,7 +60,7 @@ def dump(value, strict: bool = False) -> bytes:
             raise ValueError(f"more than {MOST:,} values in one answer: put the numbers into a tensor")
         value = _plain(value)
         if depth > DEEPEST and type(value) in (list, tuple, dict):
-            value = Other(f"containers more than {DEEPEST} deep")
+            value = Unserializable(f"containers more than {DEEPEST} deep")
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -68,7 +68,7 @@ def dump(value, strict: bool = False) -> bytes:
         if type(value) in (list, tuple):
             return {type(value).__name__: [packed(item, depth + 1) for item in value]}
         if type(value) is dict and not all(_is_key(key) for key in value):
-            value = _other(value)
+            value = _unserializable(value)
         if type(value) is dict:
             return {"dict": [[packed(key, depth + 1), packed(item, depth + 1)] for key, item in value.items()]}
         if type(value) is torch.Tensor:
@@ -86,15 +86,15 @@ def dump(value, strict: bool = False) -> bytes:
 
 
 def load(message: bytes):
-    """The value of a message. Raises ValueError for anything that `dump` would not have written."""
+    """The value in a message. Raises ValueError for any message that `dump` could not have written."""
     try:
         (size,) = HEAD.unpack_from(message)
         head, blobs = message[HEAD.size : HEAD.size + size], memoryview(message)[HEAD.size + size :]
         if size > LONGEST_HEAD:
-            raise ValueError(f"{size:,} bytes of JSON; at most {LONGEST_HEAD:,} are taken")
+            raise ValueError(f"{size:,} bytes of JSON; at most {LONGEST_HEAD:,} are accepted")
         if len(head) != size:
-            raise ValueError(f"{size} bytes of JSON announced, {len(head)} came")
-        parsed = json.loads(head, parse_constant=_refuse)
+            raise ValueError(f"{size} bytes of JSON announced, {len(head)} received")
+        parsed = json.loads(head, parse_constant=_reject_constant)
     except (struct.error, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"not a message: {error}") from error
     used = 0
@@ -104,7 +104,7 @@ def load(message: bytes):
         if item is None or type(item) in (bool, int, float, str):
             return item
         if type(item) is not dict or len(item) != 1:
-            raise ValueError("not a message: a value in no known form")
+            raise ValueError("not a message: a value of unknown form")
         ((kind, body),) = item.items()
         if depth > DEEPEST and kind in ("list", "tuple", "dict"):
             raise ValueError(f"not a message: containers more than {DEEPEST} deep")
@@ -118,7 +118,7 @@ def load(message: bytes):
         if kind == "float" and body in ("nan", "inf", "-inf"):
             return float(body)
         if kind == "other" and type(body) is str:
-            return Other(body)
+            return Unserializable(body)
         if kind == "tensor":
             name, shape, nbytes = _tensor_head(body)
             blob = blobs[used : used + nbytes]
@@ -133,57 +133,59 @@ def load(message: bytes):
 
 
 def _plain(value):
-    """`value` as one of the types that cross, exactly; an Other if there is none."""
+    """`value` as exactly one of the types that can be serialized; an Unserializable if none fits."""
     if value is None or type(value) in (bool, int, float, str, list, tuple, dict):
         return value
     if isinstance(value, np.generic):
-        return _plain(value.item()) if isinstance(value, np.number | np.bool_ | np.str_) else _other(value)
+        return _plain(value.item()) if isinstance(value, np.number | np.bool_ | np.str_) else _unserializable(value)
     if isinstance(value, np.ndarray):
         try:
             return torch.from_numpy(np.array(value, order="C"))
         except TypeError:
-            return _other(value)
+            return _unserializable(value)
     if isinstance(value, torch.Tensor):
         dense = value.layout == torch.strided and value.device.type != "meta" and not value.is_quantized
         if not dense or str(value.dtype).removeprefix("torch.") not in DTYPES:
-            return _other(value)
+            return _unserializable(value)
         return value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().cpu()
     for kind in (tuple, list, dict, bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
-    return _other(value)
+    return _unserializable(value)
 
 
-def _other(value) -> Other:
+def _unserializable(value) -> Unserializable:
     name = type(value).__name__
     try:
         shown = " ".join(repr(value).split())
-    except Exception as error:  # the code of whoever is asked
+    except Exception as error:  # __repr__ is code of the student
         shown = f"whose repr raises {type(error).__name__}"
-    return Other(f"{name}: {shown}"[:LONGEST_REPR])
+    return Unserializable(f"{name}: {shown}"[:LONGEST_REPR])
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     if not tensor.numel():
         return b""
-    row = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)  # one number may have any stride, until now
+    row = tensor.reshape(-1).clone(
+        memory_format=torch.contiguous_format
+    )  # clone: a tensor of one element may have any stride
     return row.view(torch.uint8).numpy().tobytes()
 
 
 def _tensor_head(body) -> tuple[str, list[int], int]:
-    """The dtype's name, the shape and the bytes that a message gives a tensor, if they fit together."""
+    """The dtype's name, the shape and the byte count that a message states for a tensor. ValueError if they do not agree."""
     if type(body) is not list or len(body) != 3 or type(body[0]) is not str or type(body[1]) is not list:
-        raise ValueError("not a message: a tensor in no known form")
+        raise ValueError("not a message: a tensor of unknown form")
     name, shape, nbytes = body
-    whole = all(type(size) is int and size >= 0 for size in [*shape, nbytes])
-    if name not in DTYPES or not whole or len(shape) > 64 or nbytes != math.prod(shape) * DTYPES[name].itemsize:
+    sizes_valid = all(type(size) is int and size >= 0 for size in [*shape, nbytes])
+    if name not in DTYPES or not sizes_valid or len(shape) > 64 or nbytes != math.prod(shape) * DTYPES[name].itemsize:
         raise ValueError(f"not a message: {nbytes!r} bytes for a tensor {name[:40]!r} of shape {shape[:64]!r}")
     return name, shape, nbytes
 
 
 def _tensor(name: str, shape: list[int], blob: memoryview) -> torch.Tensor:
     if len(blob) != math.prod(shape) * DTYPES[name].itemsize:
-        raise ValueError(f"not a message: {len(blob)} bytes came for a tensor of shape {shape}")
+        raise ValueError(f"not a message: {len(blob)} bytes received for a tensor of shape {shape}")
     if not blob:
         return torch.empty(shape, dtype=DTYPES[name])
     raw = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
@@ -196,5 +198,5 @@ def _is_key(value) -> bool:
     return value is None or isinstance(value, bool | int | float | str | np.number | np.bool_)
 
 
-def _refuse(name: str):
+def _reject_constant(name: str):
     raise ValueError(f"not a message: the number {name}")

@@ -1,8 +1,8 @@
-"""Ranks in a ring, each with a line to its right neighbour: as threads of one process, or as processes over gloo.
+"""Ranks in a ring, each linked to its right neighbour: threads of one process, or processes that talk over gloo.
 
-Both kinds of line are used alike: `rank`, `world`, `send(tensor)` to the right, `receive(like)` from the left, and `sent`,
-the number of values in each message so far. What is not right is an error between threads, at once and always the same one;
-between processes it would hang, or take the wrong message for the right one.
+Both links have the same interface: `rank`, `world`, `send(tensor)` to the right, `receive(like)` from the left, and
+`sent`, the number of values in each message so far. Between threads a mistake raises at once, and always the same error.
+Between processes it would hang, or a rank would read the wrong message.
 """
 
 import threading
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class _Ring:
-    """What the threads of a ring share: the messages under way, who still runs, and who waits."""
+    """The state that the threads of a ring share: messages in transit, running ranks and waiting ranks."""
 
     def __init__(self, world: int):
         self.changed = threading.Condition()
@@ -24,12 +24,12 @@ class _Ring:
         self.waiting: set[int] = set()
 
     def stuck(self) -> bool:
-        """Whether everybody who still runs waits for a message, and none is under way to them."""
+        """Whether every running rank waits for a message and none is in transit to it."""
         return all(rank in self.waiting and not self.inboxes[rank] for rank in self.running)
 
 
 class ThreadLink:
-    """The line of rank `rank` of `world` threads."""
+    """The link of rank `rank` of `world` threads."""
 
     def __init__(self, ring: _Ring, rank: int, world: int):
         self.rank, self.world = rank, world
@@ -37,17 +37,16 @@ class ThreadLink:
         self._ring = ring
 
     def send(self, tensor: Tensor) -> None:
-        """A copy of the tensor is on its way to rank + 1, the last rank's to rank 0. Does not wait."""
+        """Send a copy of the tensor to rank + 1, or from the last rank to rank 0. Does not wait."""
         with self._ring.changed:
             self._ring.inboxes[(self.rank + 1) % self.world].append(tensor.detach().clone())
             self.sent.append(tensor.numel())
             self._ring.changed.notify_all()
 
     def receive(self, like: Tensor) -> Tensor:
-        """The next message of rank - 1, a new tensor. Waits for it.
+        """The next message from rank - 1, a new tensor. Waits for it.
 
-        Raises ValueError if its shape and dtype are not those of `like`, RuntimeError if all ranks wait, so that it never
-        comes.
+        Raises ValueError if its shape and dtype are not those of `like`, and RuntimeError if all ranks wait.
         """
         with self._ring.changed:
             self._ring.waiting.add(self.rank)
@@ -56,24 +55,25 @@ class ThreadLink:
                 if self._ring.stuck():
                     raise RuntimeError(
                         f"rank {self.rank} of {self.world} waits for a message that never comes: no rank is left that could "
-                        "send one. Does each rank send before it receives, and receive only what is sent to it?"
+                        "send one. Does each rank send before it receives, and receive only as often as its neighbour sends?"
                     )
                 self._ring.changed.wait()
             self._ring.waiting.discard(self.rank)
             message = self._ring.inboxes[self.rank].popleft()
         if (message.shape, message.dtype) != (like.shape, like.dtype):
             raise ValueError(
-                f"rank {self.rank} of {self.world} expects {_kind(like)}, and the message is {_kind(message)}: sender and "
-                "receiver do not speak of the same one"
+                f"rank {self.rank} of {self.world} expects {_kind(like)}, and the message is {_kind(message)}: do sender "
+                "and receiver mean the same message?"
             )
         return message
 
 
 def on_threads(world: int, function: Callable) -> list:
-    """function(link) on `world` threads of this process at once, each with its own ThreadLink; the results, by rank.
+    """Run function(link) on `world` threads of this process, each with its own ThreadLink; returns the results by rank.
 
-    Raises what the first of the ranks raised, once all have ended; RuntimeError if messages are left unread. Backward runs
-    in the thread that calls it, on a GPU too: there all would share one otherwise, and one that waits hold up the rest.
+    When all threads have ended, raises the exception of the lowest failed rank, or RuntimeError if messages are unread.
+    Backward runs in the thread that calls it, on a GPU too: otherwise all ranks would share one backward thread, and a
+    rank that waits in it would block the others.
     """
     ring = _Ring(world)
     links = [ThreadLink(ring, rank, world) for rank in range(world)]
@@ -96,46 +96,46 @@ def on_threads(world: int, function: Callable) -> list:
         thread.start()
     for thread in threads:
         thread.join()
-    # One that could not go on because another had failed is not to blame.
-    blamed = [rank for rank in sorted(errors) if rank not in ring.waiting] or sorted(errors)
-    if blamed:
-        raise errors[blamed[0]]
+    # A rank that was waiting when another failed is not the cause.
+    failed = [rank for rank in sorted(errors) if rank not in ring.waiting] or sorted(errors)
+    if failed:
+        raise errors[failed[0]]
     unread = {rank: len(inbox) for rank, inbox in enumerate(ring.inboxes) if inbox}
     if unread:
         raise RuntimeError(
-            f"messages left unread, by rank: {unread}. The next to receive would take them for its own: does each rank "
+            f"messages left unread, by rank: {unread}. The next receive would read them by mistake: does each rank "
             "send only what its neighbour receives?"
         )
     return results
 
 
 class GlooLink:
-    """The line of this process in its process group. Tensors travel over the host's memory, wherever they live."""
+    """The link of this process in its process group. Tensors are sent through host memory, whatever their device."""
 
     def __init__(self):
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.sent: list[int] = []
-        self._under_way: list[tuple[dist.Work, Tensor]] = []
+        self._in_transit: list[tuple[dist.Work, Tensor]] = []
 
     def send(self, tensor: Tensor) -> None:
-        """A copy of the tensor is on its way to rank + 1, the last rank's to rank 0. Does not wait."""
+        """Send a copy of the tensor to rank + 1, or from the last rank to rank 0. Does not wait."""
         self.sent.append(tensor.numel())
-        if tensor.numel():  # gloo takes no empty message, and who receives knows that it is one
+        if tensor.numel():  # gloo cannot send an empty message; the receiver knows its size from `like`
             copy = tensor.detach().cpu().clone()
-            self._under_way.append((dist.isend(copy, (self.rank + 1) % self.world), copy))
+            self._in_transit.append((dist.isend(copy, (self.rank + 1) % self.world), copy))
 
     def receive(self, like: Tensor) -> Tensor:
-        """The next message of rank - 1, a new tensor of the shape and dtype of `like`, on its device. Waits for it."""
+        """The next message from rank - 1, a new tensor of the shape and dtype of `like`, on its device. Waits for it."""
         received = torch.empty(like.shape, dtype=like.dtype)
         if like.numel():
             dist.recv(received, (self.rank - 1) % self.world)
         return received.to(like.device)
 
     def finish(self) -> None:
-        """Wait until all that was sent has left."""
-        for work, _ in self._under_way:
+        """Wait until every message has been sent."""
+        for work, _ in self._in_transit:
             work.wait()
-        self._under_way.clear()
+        self._in_transit.clear()
 
 
 def _kind(tensor: Tensor) -> str:

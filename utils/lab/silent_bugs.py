@@ -1,6 +1,6 @@
-"""A loop of fifty lines, and silent bugs to plant in it: what lab 09a repairs. Other bugs for every seed.
+"""A loop of fifty lines, and silent bugs to plant in it, different ones for each seed. Lab 09a repairs them.
 
-If you are about to take that lab: below stands its answer.
+If you are about to take that lab: this file contains its answer.
 """
 
 import copy
@@ -18,7 +18,7 @@ from utils.data.datasets import IGNORE
 
 
 def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-    """Train the model in place up to step `steps`; a `state` that an earlier call returned is gone on from."""
+    """Train the model in place up to step `steps`, starting from `state` if an earlier call returned one."""
     x, y = data
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -76,7 +76,7 @@ def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmu
 
 @dataclass(frozen=True)
 class Bug:
-    """kind: which promise of the loop it breaks; changes: (what stands in the right loop, once; what replaces it)."""
+    """kind: the promise of the loop that it breaks; changes: (text that occurs once in the right loop, its replacement)."""
 
     kind: str
     changes: tuple[tuple[str, str], ...]
@@ -87,12 +87,12 @@ def _bug(kind: str, *changes: str) -> Bug:
 
 
 def deeper(line: str) -> str:
-    """The line, one level further in."""
+    """The line, indented by one more level."""
     return line.replace("\n", "\n    ")
 
 
 SOURCE = inspect.getsource(train)
-# Whole lines, with the line break before them, so that they fit at one depth only.
+# Whole lines, each with the line break before it, so that a text matches at one indentation only.
 ZERO = "\n        optimizer.zero_grad()"
 CLIP = "\n        norm = nn.utils.clip_grad_norm_(model.parameters(), clip)"
 STEP = "\n        optimizer.step()"
@@ -146,22 +146,22 @@ KINDS = tuple(dict.fromkeys(bug.kind for bug in BUGS.values()))
 
 
 def with_bugs(*names: str) -> str:
-    """The source of the loop with these bugs of BUGS in it. ValueError if two of them want the same words."""
+    """The source of the loop with these bugs of BUGS in it. ValueError if two of them change the same text."""
     source = SOURCE
     for name in names:
         for right, wrong in BUGS[name].changes:
             if source.count(right) != 1:
                 raise ValueError(
-                    f"{name!r} does not fit beside the others: {right!r} stands {source.count(right)} times"
+                    f"{name!r} does not fit beside the others: {right!r} occurs {source.count(right)} times"
                 )
             source = source.replace(right, wrong)
     return source
 
 
 def chosen(seed: int, bugs: int = 5) -> tuple[str, ...]:
-    """The names of the bugs for a seed, each of another kind. ValueError for more bugs than there are kinds."""
+    """The names of the bugs for a seed, each of a different kind. ValueError for more bugs than there are kinds."""
     if not 1 <= bugs <= len(KINDS):
-        raise ValueError(f"{bugs} bugs, and there are {len(KINDS)} kinds: choose 1 to {len(KINDS)}")
+        raise ValueError(f"{bugs} bugs, but there are {len(KINDS)} kinds: choose 1 to {len(KINDS)}")
     draw = random.Random(seed)
     while True:
         names = [
@@ -175,12 +175,12 @@ def chosen(seed: int, bugs: int = 5) -> tuple[str, ...]:
 
 
 def planted(seed: int, bugs: int = 5) -> str:
-    """The source of a loop with that many silent bugs, others for every seed."""
+    """The source of a loop with that many silent bugs, different ones for each seed."""
     return with_bugs(*chosen(seed, bugs))
 
 
 def loop_from(source: str) -> Callable:
-    """The `train` that such a source defines."""
+    """The function `train` that this source defines."""
     names = {"copy": copy, "math": math, "torch": torch, "F": F, "nn": nn, "IGNORE": IGNORE}
     exec(compile(source, "<the loop>", "exec"), names)
     return names["train"]

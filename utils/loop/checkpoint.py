@@ -1,9 +1,8 @@
-"""Checkpoints: saved whole or not at all, loaded only if every byte is as it was written.
+"""Checkpoints: saved completely or not at all, loaded only if no byte has changed.
 
-One file each, or, where ranks hold the state in parts, one folder (utils/distributed/sharded_checkpoint.py). It is
-written under a temporary name, flushed to the disk, and then renamed to a name that holds the digest of its bytes: the
-rename is the commit. A file that a crash cut short never gets such a name, and one that was damaged later no longer
-matches it.
+Each is one file or, if the state is sharded over ranks, one folder (utils/distributed/sharded_checkpoint.py). It is
+written under a temporary name, flushed to the disk, and then renamed to a name with the digest of its bytes: the rename
+is the commit. A file that a crash truncated never gets such a name, and one that is damaged later no longer matches it.
 """
 
 import contextlib
@@ -23,18 +22,18 @@ _NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<step>\d{9,})-(?P<digest>[0-9a-f]{16})\
 
 
 class _Hashing:
-    """A file that also hashes what passes through it."""
+    """A file that hashes everything written to it."""
 
     def __init__(self, file):
         self.file, self.sha256 = file, hashlib.sha256()
-        self.refused: OSError | None = None
+        self.error: OSError | None = None
 
     def write(self, data) -> int:
         self.sha256.update(data)
         try:
             return self.file.write(data)
         except OSError as error:
-            self.refused = error  # torch goes on to an error of its own that hides this one
+            self.error = error  # torch raises another error, which hides this one
             raise
 
     def flush(self) -> None:
@@ -42,19 +41,19 @@ class _Hashing:
 
 
 def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks = SINGLE_PROCESS) -> Path:
-    """Write `state` as the checkpoint of `step` and return its path; `folder` is made if only its parent is there.
+    """Write `state` as the checkpoint of `step` and return its path; makes `folder` if its parent exists.
 
-    `state` may hold tensors, numbers, strings and containers of these: what loads without running code. If ranks hold some
-    tensors in parts, all of them call this, with a folder that all can write to.
+    `state` may hold tensors, numbers, strings and containers of these, which load without running code. If tensors are
+    sharded, all ranks call this, with a folder that all can write to.
 
-    Raises RuntimeError if it cannot be written (disk full, read-only); every earlier checkpoint is left as it was.
+    Raises RuntimeError if it cannot be written (disk full, read-only); earlier checkpoints are not touched.
     """
     in_parts = sharded_checkpoint.in_parts(state)
     temporary = folder / f".tmp-{kind}-{step:09d}-{'shards' if in_parts else os.getpid()}"
     try:
         if in_parts:
             return _save_parts(folder, temporary, state, f"{kind}-{step:09d}", ranks)
-        folder.mkdir(exist_ok=True)  # its parent, if that was removed, is not made anew
+        folder.mkdir(exist_ok=True)  # without parents: a deleted run folder is not made again
         digest = _write(state, temporary)
         path = folder / f"{kind}-{step:09d}-{digest[:16]}.pt"
         os.replace(temporary, path)
@@ -69,13 +68,13 @@ def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks 
 
 
 def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ranks) -> Path:
-    """As above, for a state in parts: a new folder, which gets its name when every rank has written."""
+    """Save a sharded state: a new folder, which gets its final name when every rank has written."""
     path = None
     if ranks.first:
         _remove(temporary)
         folder.mkdir(exist_ok=True)
         temporary.mkdir()
-    ranks.of_first(None)  # not before it is there
+    ranks.of_first(None)  # wait until the folder exists
     sharded_checkpoint.write(temporary, state, ranks.first)
     if ranks.first:
         path = folder / f"{name}-{sharded_checkpoint.seal(temporary)[:16]}.shards"
@@ -85,13 +84,13 @@ def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ra
 
 
 def _write(state: dict, path: Path) -> str:
-    """Write `state` to `path`, down to the disk; return the SHA-256 of what was written."""
+    """Write `state` to `path` and flush it to the disk; return the SHA-256 of the bytes."""
     with open(path, "wb") as file:
         hashing = _Hashing(file)
         try:
             torch.save(state, hashing)
         except RuntimeError as error:
-            raise hashing.refused or error from error
+            raise hashing.error or error from error
         file.flush()
         os.fsync(file.fileno())
     return hashing.sha256.hexdigest()
@@ -123,18 +122,18 @@ def load(path: Path) -> dict:
         file.seek(0)
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever the unpickler refuses with
+        except Exception as error:  # the unpickler raises many kinds
             raise ValueError(f"{path.name} is not a checkpoint of plain data: {error}") from error
 
 
 def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
-    """The newest checkpoint that is whole, or None if there is none; each broken one is named by `say` and skipped."""
+    """The newest intact checkpoint, or None if there is none; names each broken one with `say` and skips it."""
     newest = _newest(folder, kind, say)
     return newest and newest[1]
 
 
 def newest_whole(folder: Path, kind: str = "step", say=print) -> Path | None:
-    """Where load_newest finds it."""
+    """The path of the checkpoint that load_newest returns."""
     newest = _newest(folder, kind, say)
     return newest and newest[0]
 
@@ -149,10 +148,10 @@ def _newest(folder: Path, kind: str, say) -> tuple[Path, dict] | None:
 
 
 def prune(newest: Path, keep: int) -> None:
-    """Delete all of its kind but `newest` and the `keep` - 1 before it.
+    """Delete all checkpoints of its kind except `newest` and the `keep` - 1 before it.
 
-    A file of the same or a later step is one that a resumed run could not use: damaged, and named when it was skipped.
-    Where `newest` is not, nothing is deleted: the folder was replaced since it was written, and holds another's files.
+    Any other file of the same or a later step is damaged: a resumed run has named and skipped it. If `newest` is missing,
+    nothing is deleted: the folder has been replaced, and its files belong to another run.
     """
     kind, step = _NAME.fullmatch(newest.name).group("kind", "step")
     found = find(newest.parent, kind)
@@ -166,16 +165,16 @@ def prune(newest: Path, keep: int) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what crashed saves left behind: on a full disk its room may be all there is for the next one."""
+    """Delete the leftovers of crashed saves: on a full disk the next save may need their space."""
     for path in folder.glob(".tmp-*"):
         _remove(path)
 
 
-def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+def require_same_tensors(saved: dict[str, Tensor], current: dict[str, Tensor]) -> None:
     """Raises ValueError, naming the first difference, unless two state_dicts have the same names and shapes."""
-    theirs, ours = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, own))
-    if theirs != ours:
-        first = next((a, b) for a, b in zip([*theirs, None], [*ours, None], strict=False) if a != b)
+    there, here = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, current))
+    if there != here:
+        first = next((a, b) for a, b in zip([*there, None], [*here, None], strict=False) if a != b)
         raise ValueError(
             f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
             "was saved, or choose another run folder"
@@ -183,7 +182,7 @@ def require_same_tensors(saved: dict[str, Tensor], own: dict[str, Tensor]) -> No
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Flush the folder's entries to the disk, so that a rename survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

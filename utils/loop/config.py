@@ -1,4 +1,4 @@
-"""What decides a run: one frozen dataclass, checked when it is made."""
+"""The settings of a run: one frozen dataclass, checked when it is made."""
 
 import ast
 import inspect
@@ -13,9 +13,9 @@ from utils.device import copies_from_pinned
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides a training run besides the model and the data. Nothing else configures it.
+    """All settings of a training run except the model and the data. Nothing else configures it.
 
-    Raises ValueError for a value that cannot work, with the value and the next move.
+    Raises ValueError, with the value and the next move, for a value that cannot work.
     """
 
     steps: int = 1_000
@@ -27,75 +27,75 @@ class Config:
     drop_last: bool = False
     """leave out the short last batch of each epoch"""
     seed: int = 0
-    """of the order of the data, of what examples draw, of dropout"""
+    """seed of the data order, of dropout and of random numbers that examples draw"""
 
     optimizer: str = "adamw"
     """adamw or sgd"""
     lr: float = 1e-3
     """peak learning rate"""
     weight_decay: float = 0.0
-    """decoupled for adamw; on weight matrices, not on biases and norms"""
+    """weight decay of matrices, not of biases and norms; decoupled for AdamW"""
     momentum: float = 0.9
-    """of sgd"""
+    """SGD momentum"""
     beta1: float = 0.9
-    """of adamw: decay of the first moment"""
+    """AdamW β₁"""
     beta2: float = 0.999
-    """of adamw: decay of the second moment"""
+    """AdamW β₂"""
     warmup: int = 0
     """steps of linear warm-up, the first of them at lr / warmup"""
     schedule: str = "constant"
-    """after the warm-up: constant, or cosine, which would reach final_lr one step after the last"""
+    """after the warm-up: constant, or cosine, which reaches final_lr one step after the last"""
     final_lr: float = 0.0
-    """where the cosine ends, as a fraction of lr"""
+    """end of the cosine, as a fraction of lr"""
     clip: float = 0.0
-    """largest global gradient norm; 0 measures the norm and clips nothing"""
+    """largest global gradient norm; 0: no clipping"""
     ema: float = 0.0
-    """decay per step of a running average of the weights, which is then what is validated; 0 is off"""
+    """decay per step of a running average of the weights, used for validation; 0: no average"""
 
     precision: str = "fp32"
     """fp32, bf16 (autocast) or fp16 (autocast with a gradient scaler)"""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1"""
     parallel: str = "ddp"
-    """how several ranks share a model: ddp (each has a copy) or fsdp (each has a part); one process has all of it"""
+    """with several ranks: ddp (each rank holds a copy of the model) or fsdp (each holds a shard)"""
     deterministic: bool = True
-    """deterministic kernels only; an operation that has none raises"""
+    """use deterministic kernels only; an operation without one raises"""
     nonfinite: str = "raise"
-    """on a gradient that is not finite: raise, or skip the step, as fp16 always does to lower its scale"""
+    """if a gradient is not finite: raise, or skip the step; fp16 always skips, to lower its scale"""
     max_skips: int = 16
-    """skipped steps in a row that end the run (16 halvings bring fp16's first scale of 65536 to 1)"""
+    """stop with an error after this many skipped steps in a row (16 halvings bring fp16's first scale, 65536, to 1)"""
     patience: int = 0
-    """validations without a better loss that end the run; 0 is off"""
+    """stop early after this many validations without a better loss; 0: never"""
     min_delta: float = 0.0
-    """by how much a validation loss must be better to count, in nats"""
+    """least improvement of the validation loss that counts, in nats"""
     val_every: int = 0
-    """steps between validations, one more after the last step; 0 validates only then"""
+    """steps between validations; the last step is always validated, 0: only that"""
     val_batch_size: int = 256
-    """examples per batch of a validation"""
+    """examples per batch in validation"""
 
     workers: int = 0
-    """processes that fetch batches ahead; 0 fetches in this one"""
+    """worker processes that load batches ahead; 0: load in this process"""
     prefetch: int = 2
-    """batches each worker fetches ahead"""
+    """batches that each worker loads ahead"""
     persistent_workers: bool = True
     """keep the workers from epoch to epoch"""
     worker_timeout: float = 600.0
-    """seconds to wait for a batch from the workers before that is an error; 0 waits for ever"""
+    """seconds to wait for a batch from the workers before raising an error; 0: no limit"""
     log_every: int = 50
-    """steps between log records, one more after the last step; a GPU is waited for only then"""
+    """steps between log records, plus one after the last step; the run waits for a GPU only then"""
     save_every: int = 500
-    """steps between checkpoints (in a run folder), one more after the last step; 0 saves only then"""
+    """steps between checkpoints (in a run folder), plus one after the last step; 0: only that"""
     keep: int = 3
-    """newest checkpoints that are kept, besides the best"""
+    """number of newest checkpoints to keep, in addition to the best"""
     dollars_per_hour: float = 0.0
     """price of the machine, for the cost in the run's metadata"""
     peak_flops: float = 0.0
-    """FLOP/s that MFU is relative to; 0 looks the GPU up, and reports no MFU where it is unknown"""
+    """peak FLOP/s for MFU; 0: the published peak of the GPU, or no MFU if the GPU is unknown"""
     progress: bool = False
     """show a progress bar"""
 
     def loading(self, device: torch.device) -> dict:
-        """How batches for `device` are loaded: the options of utils.data.order.batches."""
+        """How to load batches for `device`: the options of utils.data.order.batches."""
         return {
             "workers": self.workers,
             "prefetch": self.prefetch,
@@ -150,9 +150,9 @@ CHOICES = {
     "nonfinite": ("raise", "skip"),
 }
 
-# Fields that change what is seen or how fast, and the weights not at all or, with the ranks, by rounding: a run may be
-# resumed with other values of these.
-WATCHING = frozenset(
+# Fields that do not change the weights, except that `parallel` changes their rounding: a run may be resumed with other
+# values of these.
+MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
         *("dollars_per_hour", "peak_flops", "progress", "parallel"),
@@ -161,12 +161,12 @@ WATCHING = frozenset(
 
 
 def differences(old: dict, new: Config) -> list[str]:
-    """What decides the run and differs between a saved config and `new`: ["lr: 0.001 → 0.01", …]."""
+    """Differences between a saved config and `new` that forbid a resume: ["lr: 0.001 → 0.01", …]."""
     now = asdict(new)
     return [
         f"{name}: {old.get(name)!r} → {now.get(name)!r}"
         for name in {**now, **old}
-        if name not in WATCHING and old.get(name) != now.get(name)
+        if name not in MAY_CHANGE_ON_RESUME and old.get(name) != now.get(name)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What went wrong, in words: errors that name the step, the examples, the value and the next move."""
+"""Error messages that name the step, the examples, the value and the next move."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,14 +17,14 @@ from utils.loop.guards import Snapshot, all_finite
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
-CHECK_EVERY = 50  # steps after which a GPU is asked for skipped updates
+CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
 
 
 @contextmanager
 def explained(order: Order, step: int, what: str):
-    """Errors of the model or the loss within the block say `what` was going on, and with which examples of `step`.
+    """Add `what` and the examples of `step` to errors of the model or the loss within the block.
 
-    Raises ValueError where the cause is known.
+    Raises ValueError if the cause is known.
     """
     try:
         yield
@@ -34,8 +34,8 @@ def explained(order: Order, step: int, what: str):
 
 
 def explain(error: Exception, what: str) -> None:
-    """Add `what` was going on to an error. Raises ValueError where the cause is known."""
-    if isinstance(error, IndexError):  # how a CPU refuses a label or a token that the model does not know
+    """Add `what`, the place of the error, to an error. Raises ValueError instead if the cause is known."""
+    if isinstance(error, IndexError):  # a CPU's error for a label or a token that is out of range
         raise ValueError(f"{what}: {error}. Is a label or token out of range?") from error
     if "does not require grad" in str(error):
         raise ValueError(
@@ -45,7 +45,7 @@ def explain(error: Exception, what: str) -> None:
 
 
 def shortened(indices: Tensor) -> str:
-    """Indices for an error message: the first eight, and how many there are."""
+    """Indices for an error message: the first eight, and their number."""
     shown = ", ".join(map(str, indices[:8].tolist()))
     return f"[{shown}, … {len(indices)} in all]" if len(indices) > 8 else f"[{shown}]"
 
@@ -54,10 +54,10 @@ def shortened(indices: Tensor) -> str:
 
 
 def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
-    """Undo the attempt at this step that ran out of memory, and make micro-batches half as large from here on.
+    """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error anew if one example at a time is too much, with the bytes that are held besides activations; and on
-    one of several ranks, because the others are already summing the gradients of their attempts.
+    Raises the error again, with the bytes in use besides activations, if a single example is too much. Raises RuntimeError
+    with several ranks, because the others are already summing their gradients.
     """
     if state.parts >= len(x):
         raise type(error)(_bytes_held(state, error, x, y)) from error
@@ -78,7 +78,7 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
     moments = [value for values in state.optimizer.state.values() for value in values.values()]
     held = {
         "parameters": state.model.parameters(),
-        "gradients": state.parameters,  # as large as these
+        "gradients": state.parameters,  # gradients have the size of their parameters
         "optimizer": (value for value in moments if isinstance(value, Tensor)),
         "average": [*state.ema.model.parameters(), *state.ema.model.buffers()] if state.ema else [],
         "buffers": state.buffers,
@@ -98,12 +98,12 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
 
 
 def check_updates(state: State, order: Order, data: Dataset, loss: Callable, watching: bool) -> None:
-    """Raise if updates were blocked and the policy says so, or if weights or buffers are not finite; else set the schedule
-    back by the blocked steps.
+    """Raise if updates were blocked under the policy "raise", or if weights or buffers are not finite; otherwise rewind
+    the schedule by the blocked steps.
 
-    A CPU is asked at every step. A GPU would have to be waited for, and a schedule that is set back is a change to the
-    run: so it is asked at steps that logging and validating do not choose, and, where the run is over, also whenever it
-    is watched, so that nothing more is logged or saved.
+    A CPU is read at every step. Reading a GPU means waiting for it, and rewinding the schedule changes the run: so the
+    GPU is read at fixed steps that do not depend on logging or validation. If blocked updates have ended the run, it is
+    also read before anything is logged or saved.
 
     Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
     """
@@ -118,19 +118,19 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Callable, wat
 
 
 def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Callable) -> None:
-    """Read the device's count of skipped updates; raise, or set the schedule back."""
+    """Read the device's count of skipped updates; raise, or rewind the schedule."""
     fresh = int(state.guard.blocked) - state.skipped
     if fresh:
-        require_finite(state)  # a bad weight, not a bad gradient, may be where it began
+        require_finite(state)  # the cause may be a bad weight, not a bad gradient
     if state.guard.over:
         state.gathered(state.model)  # with FSDP the caller's model gets the weights
-        first = state.step - int(state.guard.streak)  # of the bad steps, from 0; all after it were blocked as well
+        first = state.step - int(state.guard.streak)  # the first bad step, from 0; all later ones were blocked too
         raise FloatingPointError(
             _bad_gradient(state, order, data, loss, first) if state.raises else _bad_row(state, order, first)
         )
     if fresh:
         state.skipped += fresh
-        state.scheduler.last_epoch -= fresh + 1  # as if these steps had not been
+        state.scheduler.last_epoch -= fresh + 1  # as if these steps had not happened
         state.scheduler.step()
 
 
@@ -153,13 +153,13 @@ def _bad_row(state: State, order: Order, first: int) -> str:
 
 
 def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: int) -> str:
-    """What in a step, counted from 0, was not finite: the first that any rank finds when it repeats its part of it."""
+    """What was not finite in a step (from 0): the first thing that any rank finds when it repeats its share of it."""
     x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
     count = min(state.parts, len(x))
     parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
     found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
     bad = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
-    # With FSDP all ranks have one rank's bad gradient, or a part of it, and all of them its norm.
+    # With FSDP a bad gradient of one rank reaches the shards of others, and its norm reaches all.
     bad.sort(key=lambda what: (what.startswith("the norm"), what.startswith("the gradient")))
     return f"{bad[0]} is not finite" if bad else "could not be reproduced, every tensor was finite when it was repeated"
 
@@ -170,21 +170,21 @@ def first_not_finite(
     parts: Iterable[tuple[Tensor, Tensor]],
     autocast: AbstractContextManager,
 ) -> str | None:
-    """The first thing that is not finite when a step on `parts` is repeated: an input, a module's output, the loss, a
-    parameter's gradient, or the norm of all gradients (beyond 1.8e19 its square leaves float32); in the order in which they
-    are computed. None if all is finite, as when chance had a part in it.
+    """Repeat a step on `parts` and return the first thing that is not finite, in the order of computation: an input, a
+    module's output, the loss, a parameter's gradient, or the norm of all gradients (above 1.8e19 its square overflows
+    float32). None if everything is finite, for example because the failure was random.
 
-    parts: the (x, y) of each micro-batch. The weights and buffers stay as they are; gradients are overwritten.
+    parts: the (x, y) of each micro-batch. Weights and buffers do not change; gradients are overwritten.
     """
     found: list[str] = []
 
-    def look(what: str, values: object) -> None:
+    def inspect(what: str, values: object) -> None:
         if any(not leaf.isfinite().all() for leaf in tree_leaves(values) if isinstance(leaf, Tensor)):
             found.append(what)
 
     hooks = [
         module.register_forward_hook(
-            lambda module, _, output, name=name: look(
+            lambda module, _, output, name=name: inspect(
                 f"the output of {name or 'the model'} ({type(module).__name__})", output
             )
         )
@@ -192,7 +192,7 @@ def first_not_finite(
     ]
     hooks += [
         parameter.register_post_accumulate_grad_hook(
-            lambda parameter, name=name: look(f"the gradient of {name}", parameter.grad)
+            lambda parameter, name=name: inspect(f"the gradient of {name}", parameter.grad)
         )
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
@@ -201,14 +201,14 @@ def first_not_finite(
     model.zero_grad()
     try:
         for x, y in parts:
-            look("the input", x)
+            inspect("the input", x)
             with autocast:
                 total = loss(model(x), y)
-            look("the loss", total)
+            inspect("the loss", total)
             total.backward()
         norm = full_tensor(get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
-        look("the norm of the gradient, all of whose numbers are finite,", norm)
-        return next(iter(found), None)  # not before all parts are done: other ranks may be waiting in theirs
+        inspect("the norm of the gradient, all of whose numbers are finite,", norm)
+        return next(iter(found), None)  # only after all parts: other ranks may wait for this one in theirs
     finally:
         before.restore()
         for hook in hooks:
@@ -216,10 +216,10 @@ def first_not_finite(
 
 
 def require_finite(state: State) -> None:
-    """Raises FloatingPointError, on every rank, if a weight, or a buffer that began finite, is not finite any more.
+    """Raises FloatingPointError, on every rank, if a weight or an initially finite buffer is not finite any more.
 
     A finite gradient can cause too large an update, and a finite input can overflow the variance of a BatchNorm. No policy
-    mends that: every later step would be blocked, or every later output wrong. Waits for the device.
+    helps: every later step would be blocked, or every later output wrong. Waits for the device.
     """
     if state.ranks.any(not all_finite(to_local(state.parameters))):
         raise FloatingPointError(
@@ -250,5 +250,5 @@ def require_finite_validation_loss(state: State, loss: float) -> None:
     if not math.isfinite(loss) and state.config.nonfinite == "raise":
         raise FloatingPointError(
             f"the validation loss is {loss} after step {state.step}, though every update was finite: look for inputs or "
-            "activations that overflow; nonfinite='skip' continues, and never takes such a loss for the best"
+            "activations that overflow; nonfinite='skip' continues, and never counts such a loss as the best"
         )

@@ -1,6 +1,6 @@
-"""Safety: non-finite gradients never reach the weights, and a step that runs out of memory is repeated in smaller parts.
+"""Safety: non-finite gradients never reach the weights; a step that runs out of memory is repeated in smaller parts.
 
-The errors that a user reads are in diagnosis.py.
+diagnosis.py writes the error messages.
 """
 
 import math
@@ -14,20 +14,20 @@ from utils.device import accelerator_rng_state, set_accelerator_rng_state
 
 
 class Guard:
-    """Keeps a non-finite update from the weights, on the device; the host may learn of it later.
+    """Blocks non-finite updates on the device; the host may find out later.
 
-    The fused optimizers leave weights and state as they are when their `found_inf` is 1: GradScaler's own mechanism.
-    After `limit` bad steps in a row every update is blocked, so an error that is raised later finds the weights before
-    them. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
+    The fused optimizers change neither weights nor state when their `found_inf` is 1, as GradScaler uses it. After
+    `limit` bad steps in a row every update is blocked, so that the weights before them are intact when the error is
+    raised. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
         self.optimizer, self.on_host = optimizer, device.type == "cpu"
-        self.limit = min(limit, 1 << 24)  # as far as a float32 counts
-        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None where it is known not to be
-        self.found_inf = torch.zeros((), device=device)  # the same, as the optimizer wants it
+        self.limit = min(limit, 1 << 24)  # the largest count that float32 holds exactly
+        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None if it is known not to be
+        self.found_inf = torch.zeros((), device=device)  # the same as a float, for the optimizer
         self.blocked = torch.zeros((), device=device)  # updates blocked so far
-        self.streak = torch.zeros((), device=device)  # of these, the newest in a row
+        self.streak = torch.zeros((), device=device)  # blocked updates in a row up to now
 
     @property
     def over(self) -> bool:
@@ -35,7 +35,7 @@ class Guard:
         return bool(self.streak >= self.limit)
 
     def block_unless_finite(self, norm: Tensor) -> None:
-        """Decide on this step by the norm of its gradient: one NaN or inf in any entry makes it NaN or inf."""
+        """Block this step if the norm of its gradient is not finite: a NaN or inf in any entry makes it so."""
         if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
             if self.bad is not None:
                 self.streak.zero_()
@@ -67,8 +67,8 @@ class Guard:
 def all_finite(tensors: list[Tensor]) -> bool:
     """Whether every entry of every tensor is finite. Waits for the device.
 
-    A NaN or an infinity makes the sum non-finite, and a sum reads each tensor once where isfinite() takes four passes.
-    Finite entries may also add up to an infinity: then, and only then, the entries are checked one by one.
+    A NaN or an infinity makes the sum non-finite. A sum reads each tensor once; isfinite() takes four passes, so it is
+    used only if the sum is not finite: finite entries may also add up to infinity.
     """
     total = sum(tensor.sum(dtype=torch.float32 if tensor.itemsize < 4 else None) for tensor in tensors)
     return math.isfinite(abs(total)) or all(bool(tensor.isfinite().all()) for tensor in tensors)
@@ -80,7 +80,8 @@ class Snapshot:
     def __init__(self, buffers: list[Tensor]):
         self.buffers = buffers
         self.kept = [buffer.clone() for buffer in buffers]
-        self.cpu_stream, self.device_streams = torch.get_rng_state(), accelerator_rng_state()
+        self.cpu_stream = torch.get_rng_state()
+        self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
 
     def restore(self) -> None:
         for buffer, kept in zip(self.buffers, self.kept, strict=True):
@@ -90,12 +91,12 @@ class Snapshot:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """On a GPU an error class of its own; a CPU's allocator raises a plain RuntimeError."""
+    """Whether memory ran out. A GPU raises OutOfMemoryError, a CPU's allocator a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[[Exception], None]) -> list[Tensor]:
-    """What `attempt` returns. Each time that it runs out of memory, call halve(error), which may raise, and try again."""
+    """Return attempt(). Each time that it runs out of memory, call halve(error), which may raise, and try again."""
     while True:
         try:
             return attempt()
@@ -108,7 +109,7 @@ def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[
 
 @contextmanager
 def eval_mode(model: nn.Module):
-    """All modules in eval mode; afterwards each is back in the mode it was in (one may have been frozen in eval mode)."""
+    """Put all modules in eval mode; afterwards restore the mode of each (one may have been frozen in eval mode)."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

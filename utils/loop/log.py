@@ -1,4 +1,4 @@
-"""The history of a run: a list of records, and a line of JSON for each in a file."""
+"""The history of a run: a list of records, and a file with one line of JSON for each."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from typing import BinaryIO
 
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 
-MEASURED = "measured"  # the key of a record that holds seconds and bytes: what differs from run to run
+MEASURED = "measured"  # the key in a record for seconds and bytes, which differ from run to run
 
 
 class Log:
-    """A run's history: a list of records in memory, and a line of JSON each in a file if there is one.
+    """A run's history: a list of records in memory and, given a path, a file with one line of JSON for each.
 
     Floats are written so that they read back to the same bits. Every rank has the list; rank 0 writes the file, always
-    within `writing()`, which turns the system's errors into the run's.
+    within `writing()`, which turns errors of the system into errors of the run.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class Log:
     ):
         self.path, self.ranks, self.writing = path if ranks.first else None, ranks, writing
         self._own: list[dict] = []
-        self._earlier: BinaryIO | None = None  # the file, until its records from before this run have been read
+        self._earlier: BinaryIO | None = None  # the file, until its records from before this process have been read
 
     @property
     def records(self) -> list[dict]:
-        """All of them, in order. Those from before a resume are read when they are first asked for."""
+        """All records, in order. Those from before a resume are read at the first access."""
         if self._earlier is not None:
             self._own[:0] = filter(None, map(_parse, self._earlier.read(self._end).split(b"\n")))
             self._earlier.close()
@@ -40,7 +40,7 @@ class Log:
         return self._own
 
     def resume(self, step: int) -> None:
-        """Keep the file's records up to `step`, and cut off what a crashed run wrote after it.
+        """Keep the file's records up to `step`; cut off later ones, written before a crash.
 
         Earlier records are neither read nor written: a long run resumes as fast as a short one.
         """
@@ -51,7 +51,7 @@ class Log:
             self._own = self.ranks.of_first(self.records)
 
     def _cut(self, step: int) -> None:
-        if step == 0:  # no checkpoint of that run can be used: its log is kept beside the new one
+        if step == 0:  # no usable checkpoint: keep the old log beside the new one
             os.replace(self.path, f"{self.path}.old")
             return
         with open(self.path, "r+b") as file:
@@ -61,7 +61,7 @@ class Log:
             else:
                 file.seek(self._end)
                 file.write(b"\n")
-        self._earlier = open(self.path, "rb")  # noqa: SIM115  (the folder may be gone by the time that they are read)
+        self._earlier = open(self.path, "rb")  # noqa: SIM115  (the folder may be deleted before they are read)
         weakref.finalize(self, self._earlier.close)
 
     def add(self, **record) -> dict:
@@ -72,19 +72,19 @@ class Log:
         return record
 
 
-BLOCK = 1 << 16  # bytes that a log is read by, from its end
+BLOCK = 1 << 16  # bytes per read, backwards from the end of the log
 
 
 def _end_of_last(file: BinaryIO, step: int) -> tuple[bool, int]:
-    """Of the last record up to `step`: whether its line is whole, and where it ends; (True, 0) if there is none."""
+    """(whether the line is complete, its end) for the last record up to `step`; (True, 0) if there is none."""
     start = size = file.seek(0, os.SEEK_END)
-    begun = b""  # of the line in which the last block began
+    partial = b""  # the end of a line that begins in an earlier block
     while start > 0:
         length = min(BLOCK, start)
         start -= length
         file.seek(start)
-        lines = (file.read(length) + begun).split(b"\n")
-        begun, end = lines[0], start + sum(map(len, lines)) + len(lines) - 1
+        lines = (file.read(length) + partial).split(b"\n")
+        partial, end = lines[0], start + sum(map(len, lines)) + len(lines) - 1
         for line in reversed(lines if start == 0 else lines[1:]):
             record = _parse(line)
             if record and record["step"] <= step:

@@ -1,4 +1,4 @@
-"""What is reported: losses and counts of targets, and means that are divided once."""
+"""Reported numbers: summed losses, counts of targets, and means that are divided once."""
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from utils.distributed.ranks import Ranks
 def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy in nats, summed over all targets but those equal to IGNORE.
 
-    logits (..., K) and targets (...) of int64. A sum, not a mean: the reader divides once, by the count of all.
+    logits (..., K) and targets (...) of int64. A sum, not a mean: the caller divides once, by the total count.
     """
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORE, reduction="sum"
@@ -19,7 +19,7 @@ def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Squared error summed over all entries; outputs and targets of one shape, because (B, 1) - (B,) is (B, B).
+    """Squared error summed over all entries. Outputs and targets must have the same shape: (B, 1) - (B,) is (B, B).
 
     Raises ValueError if the shapes differ.
     """
@@ -31,21 +31,21 @@ def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def count_targets(targets: Tensor) -> Tensor:
-    """How many entries of `targets` count: all but IGNORE for classes, all for real numbers. A 0-dim tensor."""
+    """The number of entries of `targets` that count: all but IGNORE for classes, all for real numbers. 0-dim."""
     if targets.is_floating_point():
         return torch.full((), targets.numel(), device=targets.device)  # torch.tensor would wait for a GPU
     return targets.ne(IGNORE).count_nonzero()
 
 
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
-    """How many targets (...) are the largest of their logits (..., K). A 0-dim tensor."""
+    """The number of targets (...) whose logit is the largest of (..., K). 0-dim."""
     return logits.argmax(-1).eq(targets).sum()
 
 
 class Mean:
-    """A mean as its sum and its count, both on the device: adding costs no synchronisation, and it is divided once.
+    """A mean as a sum and a count, both on the device: adding does not synchronise, and the division happens once.
 
-    Batches of any size may be added; a short last batch weighs what it holds.
+    Batches of any size may be added; each weighs as much as its number of items.
     """
 
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, int] = (0.0, 0)):
@@ -53,7 +53,7 @@ class Mean:
         self.count = torch.tensor(sums[1], dtype=torch.int64, device=device)
 
     def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
-        """Add sums over `count` items in all, unless `unless` (bool) is true; all 0-dim tensors on this mean's device."""
+        """Add sums over `count` items in all, except if `unless` (bool) is true; all are 0-dim tensors on this device."""
         if unless is not None:  # not times 0: a sum may be NaN
             totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
         for total in totals:
@@ -61,7 +61,7 @@ class Mean:
         self.count += count
 
     def over(self, ranks: Ranks) -> "Mean":
-        """The mean of what all ranks have added: their sums and their counts, not yet divided."""
+        """The Mean over all ranks: their sums and counts added up, not yet divided."""
         if ranks.world == 1:
             return self
         mean = Mean(self.total.device)

@@ -46,7 +46,7 @@ class Monitor:
         self.bar.close()
 
     def log_step(self) -> None:
-        """One record: what is the same on every run, and apart from it what was measured."""
+        """Log one record: values that are the same in every run and, under MEASURED, measured ones."""
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
@@ -76,7 +76,7 @@ class Monitor:
 
     @contextmanager
     def paused(self):
-        """Within the block the run's seconds continue, the rate's do not."""
+        """Time within the block counts in the run's seconds, not in its rate."""
         began = time.perf_counter()
         self._count_seconds()
         yield
@@ -97,10 +97,10 @@ class Monitor:
         try:
             return peak_flops(torch.cuda.get_device_name(device), "tf32" if tf32 else config.precision)
         except LookupError:
-            return None  # an unknown chip has no MFU, rather than a wrong one
+            return None  # for an unknown chip no MFU is better than a wrong one
 
     def _count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
-        """The FLOPs of a step on two examples, for each target; leaves no trace in the run."""
+        """FLOPs per target, counted on a step with two examples that leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         before = Snapshot(self.state.buffers)
         try:
@@ -114,15 +114,15 @@ class Monitor:
 
 
 def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
-    """FLOPs of one forward and backward, counted by torch on the real thing (matmuls and convolutions; a multiply and an
-    add are 2). Leaves gradients behind."""
+    """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
+    gradients behind."""
     with FlopCounterMode(display=False) as counter:
         loss(model(inputs), targets).backward()
     return counter.get_total_flops()
 
 
 def peak_memory_bytes(device: torch.device) -> int | None:
-    """The most memory held so far: by tensors on a GPU (None if it does not tell), by the whole process on a CPU."""
+    """Peak memory so far: of tensors on a GPU (None if torch cannot read it), of the whole process on a CPU."""
     if is_accelerator(device):
         return ask_device(device, "max_memory_allocated")
     unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
@@ -130,7 +130,7 @@ def peak_memory_bytes(device: torch.device) -> int | None:
 
 
 def gpu_utilisation(device: torch.device) -> float | None:
-    """The share of the last sample period in which some kernel ran, 0 to 1; None where no driver answers."""
+    """The share of the last sample period in which a kernel ran, 0 to 1; None if the driver cannot be read."""
     if device.type != "cuda":
         return None
     try:

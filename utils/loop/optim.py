@@ -1,4 +1,4 @@
-"""How weights change: gradients cleared and clipped, the optimizer, the schedule of its rate, the running average."""
+"""How weights change: clearing and clipping of gradients, optimizer, learning rate schedule, running average."""
 
 import copy
 import math
@@ -6,24 +6,25 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from utils.distributed.parallel import full_tensor, sgd_class, to_local
+from utils.distributed.parallel import sgd_class, to_local
 from utils.loop.config import Config
 
-EPS = 1e-6  # torch's, beside a norm that is divided by
+EPS = 1e-6  # added to the norm before the division, as in torch
 
 
 def zero_grad(parameters: list[Tensor]) -> None:
-    """optimizer.zero_grad() without its record for the profiler, which takes longer than all the rest."""
+    """optimizer.zero_grad() without its record for the profiler, which takes longer than the rest."""
     for parameter in parameters:
         parameter.grad = None
 
 
 def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
-    """Scale the gradients in place, all by one factor, so that their common L2 norm is at most `limit` (0: any).
+    """Scale all gradients in place by one factor, so that their global L2 norm is at most `limit` (0: no limit).
 
-    Returns the norm before that, 0-dim; NaN or infinite if one entry is. The bits are those of torch's clip_grad_norm_,
-    which sorts the gradients by device first and takes twice as long.
+    Returns the norm before scaling, 0-dim; it is NaN or infinite if any entry is. The result has the bits of torch's
+    clip_grad_norm_, which sorts the gradients by device first and takes twice as long.
 
     Raises ValueError if no parameter has a gradient.
     """
@@ -33,13 +34,13 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     if limit:
         torch._foreach_mul_(gradients, (limit / (norm + EPS)).clamp(max=1.0))
-    return full_tensor(norm)  # FSDP hands it out in parts
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP returns it in parts
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
-    """AdamW or SGD over the parameters that train, fused; decay on matrices only.
+    """Fused AdamW or SGD over the trainable parameters; weight decay on matrices only.
 
-    Raises ValueError if no parameter trains, or one is float16.
+    Raises ValueError if no parameter is trainable, or if one is float16.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
@@ -58,7 +59,7 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
         return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
     optimizer = sgd_class(trained)(groups, lr=config.lr, momentum=config.momentum, fused=True)
     if config.momentum:
-        for p in trained:  # fused SGD leaves its buffers unset if the first step is blocked; zeros give the same bits
+        for p in trained:  # a blocked first step leaves fused SGD's buffers unset; zeros give the same bits
             optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
     return optimizer
 
@@ -66,7 +67,7 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
 def lr_factor(config: Config, step: int) -> float:
     """The learning rate of `step` (from 0) as a fraction of the peak: linear warm-up, then constant or cosine.
 
-    Clamped at its end, where torch's CosineAnnealingLR would climb again.
+    Constant after its end, where torch's CosineAnnealingLR would rise again.
     """
     if step < config.warmup:
         return (step + 1) / config.warmup
@@ -77,7 +78,7 @@ def lr_factor(config: Config, step: int) -> float:
 
 
 class Ema:
-    """A running average of the weights: average ← decay · average + (1 - decay) · weights, once a step."""
+    """A running average of the weights: average ← decay · average + (1 - decay) · weights, once per step."""
 
     def __init__(self, model: nn.Module, decay: float, copied: Callable[[nn.Module], nn.Module] = copy.deepcopy):
         self.model = copied(model).eval()
@@ -87,7 +88,7 @@ class Ema:
         self.shares = {average.dtype: average.new_tensor(1 - decay) for average in to_local(self.averages)}
 
     def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
-        """Move towards `weights`, unless `unless` (0-dim, bool) is true."""
+        """Average in `weights`, except if `unless` (0-dim, bool) is true."""
         shares = self.shares
         if unless is not None:  # one operation for each dtype, not for each parameter
             shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
@@ -96,6 +97,6 @@ class Ema:
             torch._foreach_lerp_(to_local(self.averages), to_local(weights), each)
 
     def copy_buffers(self, model: nn.Module) -> None:
-        """Buffers (BatchNorm's statistics) are copied, not averaged."""
+        """Copy the buffers (BatchNorm's statistics), which are not averaged."""
         for own, current in zip(self.model.buffers(), model.buffers(), strict=True):
             own.copy_(current)

@@ -1,4 +1,4 @@
-"""SIGTERM: finish the step, save, leave."""
+"""SIGTERM: finish the step, save, exit."""
 
 import signal
 import threading
@@ -7,10 +7,10 @@ SIGTERM_EXIT = 128 + signal.SIGTERM  # 143, what a shell reports for a process t
 
 
 class Termination:
-    """While it is entered, SIGTERM only sets `asked`; the loop finishes its step, saves, and leaves.
+    """Within the block SIGTERM only sets `asked`; the loop then finishes its step, saves, and exits.
 
-    One that comes after the last step ends the process when the block is left.
-    Signals can be caught in the main thread only; in another thread this does nothing.
+    A SIGTERM after the last step ends the process at the end of the block. Python handles signals in the main thread only;
+    in another thread this does nothing.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Everything that a step of training reads and writes, and so everything that a checkpoint holds."""
+"""Everything that a training step reads and writes, and therefore everything in a checkpoint."""
 
 import copy
 import math
@@ -26,7 +26,7 @@ class State:
     def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS):
         self.config, self.device, self.ranks = config, device, ranks
         if not model.training:
-            model.train()  # forgotten after an evaluation; parts that were frozen in eval mode on purpose stay so
+            model.train()  # left in eval mode by mistake; modules frozen in eval mode on purpose stay so
         broadcast_initial_state(model, ranks)
         self.original_model = model
         in_parts = ranks.world > 1 and config.parallel == "fsdp"
@@ -34,23 +34,23 @@ class State:
         self.model = model = copied(model) if in_parts else model.to(device)
         self.forward = wrap_ddp(model, ranks, device)
         if ranks.rank > 0:
-            seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank drops out other activations
+            seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank needs its own dropout masks
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.buffers = list(model.buffers())
         self.finite = {name: b for name, b in model.named_buffers() if all_finite([b])}  # a mask may hold -inf
         self.optimizer = make_optimizer(model, config)
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
-        self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # a scaler expects some to overflow
+        self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # with a scaler overflow is normal
         self.guard = Guard(self.optimizer, device, limit=1 if self.raises else config.max_skips)
         self.ema = Ema(self.original_model, config.ema, copied) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
-        self.autocast = autocast(device, config.precision)  # may be entered again and again
-        self.step, self.skipped = 0, 0  # steps made; of these, the ones known to be blocked
-        self.parts = config.accumulation  # micro-batches; more after memory has run out
+        self.autocast = autocast(device, config.precision)  # can be entered many times
+        self.step, self.skipped = 0, 0  # steps made; of these, blocked ones counted so far
+        self.parts = config.accumulation  # micro-batches per step; doubled when memory runs out
         self.best: dict | None = None
-        self.best_weights: dict | None = None  # a copy, where there is no run folder to save them in
+        self.best_weights: dict | None = None  # a copy, if there is no run folder
         self.worse, self.stopped_early = 0, False  # validations since the best
         self.seconds = 0.0
 
@@ -59,21 +59,21 @@ class State:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The model that is validated: the average, if there is one. Its buffers are rank 0's."""
+        """The model to validate: the average, if there is one. Its buffers are rank 0's."""
         self.ranks.copy_from_first(self.buffers)
         if self.ema:
             self.ema.copy_buffers(self.model)
         return self.ema.model if self.ema else self.model
 
     def gathered(self, model: nn.Module | None) -> nn.Module | None:
-        """The model or the average, whole on every rank: the model is then the one that the caller gave."""
+        """The model or the average, unsharded on every rank; the model is the caller's original one."""
         if model is None or self.model is self.original_model:
             return model
         target = self.original_model if model is self.model else copy.deepcopy(self.original_model).eval()
         return copy_full(target, model)
 
     def is_best(self, val_loss: float) -> bool:
-        """Whether this validation is the best so far; stops the run when patience is at its end."""
+        """Whether this validation is the best so far; stops the run when patience is exhausted."""
         better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
         if better and math.isfinite(val_loss):
             self.best, self.worse = {"step": self.step, "val_loss": val_loss}, 0
@@ -98,9 +98,9 @@ class State:
         } | ({"rng_of_other_ranks": others} if others else {})
 
     def load_state_dict(self, saved: dict) -> None:
-        """Continue where `saved`, the state_dict of any number of ranks, left off. RunFolder has compared the configs.
+        """Restore `saved`, a state_dict from any number of ranks. RunFolder has already compared the configs.
 
-        Raises ValueError if it is of a model with other tensors.
+        Raises ValueError if the model has other tensors.
         """
         checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))

@@ -67,9 +67,9 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
 
 def forward_backward(state: State, x: Tensor, y: Tensor, targets: Tensor, loss: Loss) -> list[Tensor]:
-    """Leave the gradient of the batch's mean loss, one micro-batch at a time; return each one's summed loss.
+    """Compute the gradient of the batch's mean loss, one micro-batch at a time; return the summed loss of each.
 
-    Every sum is divided by the targets of the whole batch, so micro-batches and ranks need not be of one size.
+    Every sum is divided by the targets of the whole batch, so micro-batches and ranks may have different sizes.
     """
     zero_grad(state.parameters)
     losses = []
@@ -82,7 +82,7 @@ def forward_backward(state: State, x: Tensor, y: Tensor, targets: Tensor, loss: 
 
 
 def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
-    """(x, y) in at most state.parts pieces whose sizes differ by at most one; each of x moves when its turn comes."""
+    """(x, y) in at most state.parts pieces whose sizes differ by at most one; x moves to the device piece by piece."""
     count = min(state.parts, len(x))
     pairs = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
     parts = ((x_part.to(state.device, non_blocking=True), y_part) for x_part, y_part in pairs)
@@ -105,15 +105,15 @@ def train(
     early stopping see val_data only; there is no place for a test set.
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
-    labels: what else decides the run, such as the data's name: kept in the metadata, and a folder of others is refused.
+    labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: (outputs, targets) → the loss summed over the targets.
 
-    Started by torchrun, n processes train as one: each on its share of every batch, the gradients summed, rank 0 writing.
-    With config.parallel="fsdp" each holds parts of a copy, which overwrites `model` at the end.
-    On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams are left as they were.
+    Under torchrun n processes train one model: each on its share of every batch, with summed gradients; rank 0 writes.
+    With config.parallel="fsdp" each holds shards of a copy, which is copied into `model` at the end.
+    On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams do not change.
 
-    Raises ValueError for what cannot work (before anything is written), FloatingPointError for gradients, losses or
-    buffers that are not finite, RuntimeError if a checkpoint cannot be written.
+    Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
+    or buffers that are not finite, RuntimeError if a checkpoint cannot be written.
     """
     config = Config() if config is None else config
     check_kinds(model, config, loss)
@@ -165,7 +165,7 @@ def train(
 
 
 def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
-    """Evaluate and log; if it is the best so far, keep the weights: in the run folder, or else as a copy in `state`."""
+    """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
     c = state.config
     options = {"batch_size": c.val_batch_size, "workers": c.workers, "worker_timeout": c.worker_timeout}
     scores = evaluate(state.evaluated, data, precision=c.precision, loss=loss, ranks=state.ranks, **options)
@@ -181,10 +181,10 @@ def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolde
 
 
 class Scores(NamedTuple):
-    """What `evaluate` returns: mean loss per target, share of targets predicted right, and how many targets."""
+    """What `evaluate` returns: mean loss per target, share of targets predicted correctly, number of targets."""
 
     loss: float
-    accuracy: float | None  # None unless each target is a class, and has a row of outputs
+    accuracy: float | None  # None unless each target is a class with a row of outputs
     targets: int
 
 
@@ -199,10 +199,10 @@ def evaluate(
     loss: Loss = cross_entropy_sum,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:
-    """Average over every example of `data`, in order, changing nothing: not the modes, the buffers, or a random stream.
+    """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
 
-    workers fetch the batches, if there are any; to wait for one longer than worker_timeout seconds is an error (0: never).
-    Of several ranks each takes its share of every batch, and all return the scores of the whole.
+    workers: processes that load the batches; a wait of more than worker_timeout seconds is an error (0: no limit).
+    With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     require_dataset(data, "data")
     device = next((p.device for p in model.parameters()), CPU)

@@ -1,4 +1,4 @@
-"""The instruments: bytes, FLOPs, seconds, read from outside the code that they measure."""
+"""Measuring instruments for bytes, FLOPs and seconds. They do not change the code that they measure."""
 
 from utils.measure.flops import (
     FUSED_ATTENTION,

@@ -1,4 +1,4 @@
-"""What torch.compile makes of a function, counted: graphs and their operations, recompilations, Inductor's kernels."""
+"""Counts what torch.compile produces: graphs and their operations, recompilations, Inductor's kernels."""
 
 import atexit
 import os
@@ -15,11 +15,11 @@ from torch.utils.benchmark import Timer
 
 
 class Recorder:
-    """A backend for torch.compile that runs each graph as it was captured and writes down what is in it.
+    """A backend for torch.compile that runs each graph as it was captured and records its operations.
 
     torch.compile(function, backend=(recorder := Recorder())), then recorder.graphs is a list with one entry for each
-    graph, in the order of their compilation: the names of its operations. Nothing is generated, so it works wherever
-    Python does and takes milliseconds.
+    graph, in the order of compilation: the names of its operations. No code is generated, so it needs no compiler
+    and takes milliseconds.
     """
 
     def __init__(self):
@@ -34,7 +34,7 @@ class Recorder:
 def recorded(function: Callable, **settings) -> tuple[Callable, Recorder]:
     """The function (or module) compiled with a Recorder, and the Recorder; settings are torch.compile's.
 
-    Forgets everything that was compiled before in this process: graphs of an earlier call would not be counted again.
+    Resets torch.compile first: a graph that this process compiled before would not be counted again.
     """
     torch.compiler.reset()
     recorder = Recorder()
@@ -63,15 +63,15 @@ class _Operations(TorchDispatchMode):
 
 def operations(function: Callable, *args) -> list[str]:
     """The operations that function(*args) sends to the device, in order, without autograd's: "sin", "addmm", ..."""
-    with _Operations() as seen:
+    with _Operations() as recorder:
         function(*args)
-    return seen.names
+    return recorder.names
 
 
 class Kernels(NamedTuple):
-    """What Inductor generated for one call. output: what the call returned; kernels, and how many of them use vectors.
+    """What Inductor generated for one call. output: the call's result; count: kernels; vectorised: those with SIMD code.
 
-    Vectors: those of a CPU in C++; on a GPU that count is 0. Matrix products that go to a library are no kernels here.
+    vectorised counts C++ kernels for the CPU; on a GPU it is 0. Matrix products that go to a library are not counted.
     """
 
     output: object
@@ -82,7 +82,7 @@ class Kernels(NamedTuple):
 def kernels(function: Callable, *args, **settings) -> Kernels:
     """Compile the function with Inductor, call it once, count; settings are torch.compile's.
 
-    Forgets what was compiled before. A graph that Inductor finds in its cache on disk counts as when it was generated.
+    Resets torch.compile first. A graph that Inductor loads from its cache on disk counts the same as a generated one.
     """
     torch.compiler.reset()
     metrics.reset()
@@ -91,35 +91,35 @@ def kernels(function: Callable, *args, **settings) -> Kernels:
 
 
 def own_cache() -> str:
-    """Have this process, and those it starts, generate its code afresh, in a folder that is deleted when it ends.
+    """Give this process and its children an empty Inductor cache, in a folder that is deleted at exit. Returns the folder.
 
-    One process compiles at a time, and the CPU's word about its vectors is taken: trying each kind takes as long as
-    ten kernels. A C++ header that torch compiles once for each set of flags (150 MB) stays in torch's own folder of
-    temporary files, where every later process finds it. Returns the folder.
+    One process compiles at a time. Inductor trusts the CPU's list of vector instructions: testing each takes as long as
+    ten kernels. A C++ header that torch compiles once for each set of flags (150 MB) stays in torch's own temporary
+    folder, where later processes find it.
     """
     folder = tempfile.mkdtemp(prefix="inductor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = folder, "1"  # for processes to come
+    os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = folder, "1"  # for child processes
     config.compile_threads = 1
     config.cpp.vec_isa_ok = True
     return folder
 
 
 def no_inductor(device: torch.device | str = "cpu") -> str:
-    """Why Inductor does not work here, "" if it does: it compiles a small function and runs it.
+    """Why Inductor does not work here, or "" if it does: tries to compile and run a small function.
 
-    It needs a C++ compiler for a CPU and Triton, with a C compiler, for CUDA.
+    Inductor needs a C++ compiler for the CPU, and Triton with a C compiler for CUDA.
     """
     x = torch.ones(2, device=device)
     try:
         result = kernels(lambda x: x * 2 + 1, x).output
-    except Exception as error:  # whatever is missing, torch wraps it in types of its own
+    except Exception as error:  # torch wraps each cause in an exception class of its own
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return "" if torch.equal(result, x * 2 + 1) else f"2·1 + 1 came out as {result.tolist()}"
+    return "" if torch.equal(result, x * 2 + 1) else f"2·1 + 1 gave {result.tolist()}"
 
 
 def median_seconds(function: Callable, *args, least: float = 0.3) -> float:
-    """The median time of function(*args), by torch's own timer, which measures for `least` seconds after a warm-up call."""
+    """The median seconds of function(*args), by torch's timer over at least `least` seconds, after a warm-up call."""
     function(*args)
     timer = Timer("function(*args)", globals={"function": function, "args": args})
     return timer.blocked_autorange(min_run_time=least).median

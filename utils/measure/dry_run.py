@@ -1,7 +1,8 @@
-"""A training step rehearsed: run under the byte ledger, on the CPU or on meta, where it takes no memory.
+"""Dry run of a training step: its memory under LiveBytes, on the CPU or on meta, where tensors take no memory.
 
 The step is training_steps(): float32, plain attention, no dropout, cross-entropy, gradients set to None after each
-update. peak.py predicts from shapes what the ledger reads here; largest_micro_batch asks the ledger what still fits.
+update. memory_model.py predicts from shapes what is measured here; largest_micro_batch searches for the largest batch
+that fits.
 """
 
 from collections.abc import Callable
@@ -20,13 +21,13 @@ from utils.models import GPT, MLP
 
 
 class Plan(NamedTuple):
-    """How a step is run.
+    """How a training step is run.
 
     optimizer: "sgd" or "adamw". implementation, of its update: "for-loop" (torch's default on the CPU and on meta),
     "foreach" (its default on CUDA) or "fused" (one kernel; not on meta). checkpointed: each Transformer block, or each
-    hidden layer of an MLP, keeps only its input and is run again in backward. micro_batches: forwards and backwards
-    whose gradients add up before one update. steps: AdamW's state appears in the first; the second is like all
-    that follow.
+    hidden layer of an MLP, keeps only its input and is recomputed in backward. micro_batches: forward and backward
+    passes whose gradients are summed for one update. steps: AdamW allocates its state in the first; all later steps
+    are like the second.
     """
 
     optimizer: str = "adamw"
@@ -53,7 +54,7 @@ def check_plan(plan: Plan, **sizes: int) -> None:
 
 
 class Checkpointed(nn.Module):
-    """A layer that keeps only its input for backward and is run again there."""
+    """A layer that keeps only its input and is recomputed in backward."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -74,7 +75,7 @@ def checkpoint_layers(model: nn.Module) -> nn.Module:
 
 
 def training_steps(model: nn.Module, inputs: Tensor, targets: Tensor, plan: Plan, memory: LiveBytes) -> None:
-    """plan.steps updates on the same batch, cut into plan.micro_batches; `memory` gets the phases of each."""
+    """plan.steps updates on the same batch, split into plan.micro_batches; `memory` records the phases of each step."""
     optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), **IMPLEMENTATIONS[plan.implementation])
     for step in range(1, plan.steps + 1):
         for x, y in zip(inputs.chunk(plan.micro_batches), targets.chunk(plan.micro_batches), strict=True):
@@ -95,10 +96,10 @@ def ledger(
     plan: Plan,
     device: torch.device | str,
 ) -> LiveBytes:
-    """LiveBytes of training_steps() with everything in it: the model of build(), the (inputs, targets) of data().
+    """LiveBytes of training_steps(), including the model from build() and the (inputs, targets) from data().
 
-    Both are called with `device` as torch's default. On "meta" nothing is allocated and nothing is computed, but for
-    AdamW's step counters, which are read in each update and so stay on the CPU.
+    Both are called with `device` as torch's default. On "meta" nothing is allocated and nothing is computed,
+    except AdamW's step counters: each update reads them, so they stay on the CPU.
     """
     with LiveBytes() as memory:
         with memory.phase("parameters"), torch.device(device):
@@ -112,7 +113,7 @@ def ledger(
 
 
 def ledger_mlp(sizes: tuple[int, ...], batch: int, plan: Plan = PLAN, device: torch.device | str = "meta") -> LiveBytes:
-    """What predict_mlp predicts, off a real MLP(sizes)."""
+    """LiveBytes of a real MLP(sizes), to compare with predict_mlp."""
     check_plan(plan, batch=batch, layers=len(sizes) - 1, narrowest=min(sizes, default=0))
     rows = plan.micro_batches * batch
     return ledger(
@@ -134,7 +135,7 @@ def ledger_gpt(
     plan: Plan = PLAN,
     device: torch.device | str = "meta",
 ) -> LiveBytes:
-    """What predict_gpt predicts, off a real GPT with plain attention."""
+    """LiveBytes of a real GPT with plain attention, to compare with predict_gpt."""
     check_plan(plan, batch=batch, tokens=tokens)
     rows = plan.micro_batches * batch
     return ledger(
@@ -146,7 +147,7 @@ def ledger_gpt(
 
 
 def ledger_shape(shape: ModelShape, batch: int, tokens: int | None = None, plan: Plan = PLAN) -> LiveBytes:
-    """The ledger of any known model (facts.MODELS) on meta. tokens: in each sequence, its whole context by default."""
+    """LiveBytes of a published model (facts.MODELS) on meta. tokens: the length of each sequence, by default the context."""
     tokens = shape.context if tokens is None else tokens
     check_plan(plan, batch=batch, tokens=tokens)
     rows = plan.micro_batches * batch
@@ -159,33 +160,33 @@ def ledger_shape(shape: ModelShape, batch: int, tokens: int | None = None, plan:
 
 
 def largest_micro_batch(shape: ModelShape, memory_bytes: int, tokens: int | None = None, plan: Plan = PLAN) -> int:
-    """The most sequences whose training step fits into `memory_bytes`, by the ledger on meta: no such device needed.
+    """The most sequences whose training step fits into `memory_bytes`, measured on meta: needs no such device.
 
-    0 if not even one fits. It fits if the ledger's peak does, in float32 with attention written out; a real device
-    also wants room for its libraries and its allocator's rounding, so give what is left of it after those.
-    Each probe is a whole step on meta; the next one is where a straight line through the last two meets the limit.
+    0 if not even one fits. A batch fits if its peak does, in float32 with plain attention. A real device also needs
+    memory for its libraries and for its allocator's rounding, so subtract those from `memory_bytes` first. Each probe
+    runs a whole step on meta; the next probe is where a straight line through the last two meets the limit.
     """
     if memory_bytes < 1:
         raise ValueError(f"memory of {memory_bytes} bytes: at least 1")
 
-    def room(batch: int) -> int:
+    def spare_bytes(batch: int) -> int:
         return memory_bytes - ledger_shape(shape, batch, tokens, plan).peak
 
-    fits, spare, fails, lacking = 1, room(1), None, None
+    fits, spare, fails, lacking = 1, spare_bytes(1), None, None
     if spare < 0:
         return 0
     step = 1
     while fails is None:
-        if (left := room(fits + step)) < 0:
+        if (left := spare_bytes(fits + step)) < 0:
             fails, lacking = fits + step, -left
         else:
             growth = max(1, (spare - left) // step)
             fits, spare = fits + step, left
-            step = max(1, spare // growth)  # the batch that would just fit, if it grew on as it did
+            step = max(1, spare // growth)  # the batch that would just fit if memory grew linearly
     while fails - fits > 1:
         guess = fits + (fails - fits) * spare // (spare + lacking)
         middle = min(max(guess, fits + 1), fails - 1)
-        if (left := room(middle)) < 0:
+        if (left := spare_bytes(middle)) < 0:
             fails, lacking = middle, -left
         else:
             fits, spare = middle, left

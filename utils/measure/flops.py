@@ -24,10 +24,10 @@ def attention_flops(query: tuple, key: tuple, value: tuple) -> int:
 def attention_formulas(recomputing: bool = False) -> dict:
     """FLOP formulas for every fused attention kernel of this torch, for FlopCounterMode(custom_mapping=...).
 
-    The backward counts as the four matmuls that attention's gradient needs: twice the forward, 8·B·H·T²·d,
-    what attention written out costs too. These are model FLOPs, what MFU is made of. recomputing=True adds the
-    fifth matmul that the kernels do, QKᵀ once more: 10·B·H·T²·d, hardware FLOPs, what HFU is made of and what
-    torch's own counter says of the kernels that it knows.
+    The backward counts as the four matmuls that attention's gradient needs: twice the forward, 8·B·H·T²·d, as
+    for plain attention. These are model FLOPs, the ones in MFU. recomputing=True adds the fifth matmul of the
+    kernels, which compute QKᵀ again: 10·B·H·T²·d. These are hardware FLOPs, the ones in HFU, and torch's own
+    counter reports them for the kernels that it knows.
     """
 
     def forward_flops(query, key, value, *args, out_shape=None, **kwargs) -> int:
@@ -48,12 +48,12 @@ FUSED_ATTENTION = attention_formulas()
 
 
 def flops_by_operation(function: Callable, *args, formulas: dict | None = None, **kwargs) -> dict[str, int]:
-    """{"aten.mm": FLOPs, ...} of everything that `function(*args, **kwargs)` runs, also a backward inside it.
+    """{"aten.mm": FLOPs, ...} of all operations that `function(*args, **kwargs)` runs, including a backward inside it.
 
-    formulas: {torch.ops.aten.mv: f, ...} besides those of torch's counter, each f(*shapes, out_shape=...);
-    FUSED_ATTENTION unless given, which makes one total on cpu, meta and cuda; {} is torch's counter bare.
-    It counts what multiplies and sums (2 a multiply-add) and nothing elementwise; uncounted_operations lists
-    what it ought to know and does not.
+    formulas: {torch.ops.aten.mv: f, ...} in addition to those of torch's counter, each f(*shapes, out_shape=...);
+    the default, FUSED_ATTENTION, gives the same total on cpu, meta and cuda; {} is torch's counter alone.
+    Sums of products count (2 for each multiply-add), elementwise operations do not; uncounted_operations lists
+    the sums of products that have no formula.
     """
     counter = FlopCounterMode(display=False, custom_mapping=FUSED_ATTENTION if formulas is None else formulas)
     with counter:
@@ -62,11 +62,11 @@ def flops_by_operation(function: Callable, *args, formulas: dict | None = None, 
 
 
 def count_flops(function: Callable, *args, formulas: dict | None = None, **kwargs) -> int:
-    """The total of flops_by_operation, which see."""
+    """The sum of flops_by_operation(...)."""
     return sum(flops_by_operation(function, *args, formulas=formulas, **kwargs).values())
 
 
-# The names of operations that sum products over an index, word by word, and those that merely sound so.
+# Words in the names of operations that sum products over an index, and names that contain such a word but do not.
 CONTRACTION = re.compile(
     r"""\w*(mm|mv|dot) | matmul | gemm | linear | bilinear | trilinear | einsum | attention | transformer
     | rnn | lstm | gru | conv([123]d)? | convolution | fft | cdist | euclidean
@@ -78,7 +78,7 @@ KNOWN_NAMESPACES = ("aten", "prim", "prims", "profiler")
 
 
 def _may_contract(operation) -> bool:
-    """Whether an operation's name says that it sums products, or says nothing because it is not torch's own."""
+    """Whether an operation's name suggests that it sums products, or suggests nothing because it is not torch's own."""
     namespace, name = operation.name().split("::")
     if namespace not in KNOWN_NAMESPACES:
         return True
@@ -87,7 +87,7 @@ def _may_contract(operation) -> bool:
 
 
 class _Audit(TorchDispatchMode):
-    """Counts the calls of operations that may contract and are not in `known`."""
+    """Counts the calls of operations that may sum products and are not in `known`."""
 
     def __init__(self, known: dict):
         super().__init__()
@@ -97,7 +97,7 @@ class _Audit(TorchDispatchMode):
         kwargs = kwargs or {}
         packet = function._overloadpacket
         if packet not in self.known:
-            with self:  # as torch's counter does: an operation made of others is judged by those
+            with self:  # as in torch's counter: a composite operation is judged by its parts
                 result = function.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -106,12 +106,12 @@ class _Audit(TorchDispatchMode):
 
 
 def uncounted_operations(function: Callable, *args, formulas: dict | None = None, **kwargs) -> dict[str, int]:
-    """{"aten.mv": calls, ...}: operations that sum products and that flops_by_operation counts as nothing.
+    """{"aten.mv": calls, ...}: operations that sum products but that flops_by_operation counts as 0.
 
-    Empty: the count is whole. Names are what it goes by (CONTRACTION), and it lists every operation outside
-    torch's own namespaces that has no formula, since nobody can know what is in those. Sums of products
-    spelled out of elementwise operations, (a * b).sum(), look like what they are and are not listed.
-    formulas: as in flops_by_operation; {} audits torch's counter as it comes.
+    Empty if the count is complete. Operations are recognised by name (CONTRACTION). Every operation outside torch's
+    own namespaces that has no formula is listed too, since its name says nothing. Sums of products written as
+    elementwise operations, (a * b).sum(), are not listed. formulas: as in flops_by_operation; {} audits torch's
+    counter alone.
     """
     with _Audit({**flop_registry, **(FUSED_ATTENTION if formulas is None else formulas)}) as audit:
         function(*args, **kwargs)

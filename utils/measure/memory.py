@@ -1,4 +1,4 @@
-"""Bytes: alive, kept for backward, and in an allocator; all read from outside the code they measure."""
+"""Bytes of live tensors, bytes saved for backward, and bytes of an allocator, measured without changes to the code."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from utils.device import accelerator, is_accelerator
 
 
 class Phase(NamedTuple):
-    """Bytes alive when a stretch of a block began and when it ended, and the most there were in between."""
+    """Live bytes at the start and at the end of a phase, and the most in between."""
 
     start: int
     end: int
@@ -29,36 +29,36 @@ class LiveBytes(TorchDispatchMode):
     """Bytes of the tensor storages that were created inside the block and are still alive.
 
     with LiveBytes() as memory: ...    then, inside or after the block,
-    memory.live    bytes alive now
-    memory.peak    the most there were after any operation (reset_peak() starts it afresh)
-    memory.trace   bytes alive after each operation, in order: a list to draw
+    memory.live    live bytes now
+    memory.peak    the most live bytes after any operation so far (reset_peak() resets it)
+    memory.trace   live bytes after each operation, in order: a list to plot
     memory.phases  {name: Phase(start, end, peak)} of each `with memory.phase(name):` inside the block
 
     A storage counts once, however many views share it, from the operation that returns it until its last
-    owner lets go; storages that existed before the block never count. It asks the tensors, not an allocator,
-    so meta tensors count as if they were real. It does not see scratch memory that an operation takes and
-    gives back within itself, nor an allocator's rounding, nor what never passes an operation: the 8 bytes of a
-    Python number that autograd keeps, the state of the random stream that torch.utils.checkpoint keeps.
-    Being watched changes one thing: where autograd adds two gradients of one tensor, it adds the second into
-    the first in place if nobody else holds that; here it makes a third. The values are the same.
+    reference is gone; storages that existed before the block never count. Sizes come from the tensors, not from
+    an allocator, so meta tensors count as if they were real. Not counted: scratch memory that an operation allocates
+    and frees, an allocator's rounding, and memory that no operation returns, such as the 8 bytes of a Python number
+    that autograd keeps or the random state that torch.utils.checkpoint keeps. Measuring changes one thing: where
+    autograd sums two gradients of one tensor, it normally adds the second into the first in place if it holds the
+    only reference; under LiveBytes it allocates a third. The values are the same.
     """
 
     def __init__(self):
         super().__init__()
         self.live, self.peak, self.trace = 0, 0, []
         self.phases: dict[str, Phase] = {}
-        self._known: dict[int, int] = {}  # address of a living storage -> bytes counted for it (0: not ours)
+        self._known: dict[int, int] = {}  # address of a live storage -> bytes counted for it (0: older than the block)
 
     def reset_peak(self) -> None:
-        """Forget the peak so far: it starts again at the bytes alive now."""
+        """Set the peak to the bytes alive now."""
         self.peak = self.live
 
     @contextmanager
     def phase(self, name: str):
-        """Enter the `with` block's bytes in `phases` as `name`. Phases may nest.
+        """Record the `with` block's bytes in `phases` under `name`. Phases may nest.
 
-        A name that comes back (the forward of each micro-batch) keeps its first start, its last end and its
-        highest peak.
+        A name used again (the forward of each micro-batch) keeps its first start, its last end and its highest
+        peak.
         """
         start, operations = self.live, len(self.trace)
         try:
@@ -69,36 +69,36 @@ class LiveBytes(TorchDispatchMode):
             self.phases[name] = Phase(before.start, now.end, max(before.peak, now.peak))
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        fresh = function is torch.ops.aten.lift_fresh.default  # torch.tensor(...) fills memory, then says so here
-        self._meet((args, kwargs), ours=fresh)
+        created = function is torch.ops.aten.lift_fresh.default  # torch.tensor(...) passes its new tensor to this
+        self._register((args, kwargs), counted=created)
         result = function(*args, **(kwargs or {}))
-        self._meet(result, ours=True)
+        self._register(result, counted=True)
         self.peak = max(self.peak, self.live)
         self.trace.append(self.live)
         return result
 
-    def _meet(self, tree, ours: bool) -> None:
-        """Enter every storage in `tree` that is new to the book, and have it leave when it dies."""
+    def _register(self, tree, counted: bool) -> None:
+        """Register every new storage in `tree`, until it is freed. Its bytes are live bytes only if `counted`."""
         for leaf in tree_leaves(tree):
             if not isinstance(leaf, torch.Tensor):
                 continue
             storage = leaf.untyped_storage()
             if storage._cdata in self._known:
                 continue
-            size = storage.nbytes() if ours else 0
+            size = storage.nbytes() if counted else 0
             self._known[storage._cdata] = size
             self.live += size
-            weakref.finalize(storage, self._leave, storage._cdata)
+            weakref.finalize(storage, self._forget, storage._cdata)
 
-    def _leave(self, address: int) -> None:
+    def _forget(self, address: int) -> None:
         self.live -= self._known.pop(address)
 
 
-# ---- bytes kept for backward -----------------------------------------------------------------------------------------
+# ---- bytes saved for backward ----------------------------------------------------------------------------------------
 
 
 class Saved(NamedTuple):
-    """What autograd keeps. activations, parameters: bytes; tensors: (shape, dtype, bytes) of each activation."""
+    """What autograd saves. activations, parameters: bytes; tensors: (shape, dtype, bytes) of each activation."""
 
     activations: int
     parameters: int
@@ -108,28 +108,30 @@ class Saved(NamedTuple):
 def saved_bytes(function: Callable, *args, parameters: Iterable[Tensor] = (), **kwargs) -> Saved:
     """The bytes that autograd saves for backward while `function(*args, **kwargs)` runs.
 
-    parameters: tensors whose storages are references to what exists anyway (`model.parameters()`); they, and
-    views of them, count apart. Each storage counts once, with all its bytes, even if only a slice was saved;
-    inputs count, if they are saved. What a custom autograd.Function keeps as plain attributes of its context,
-    and what hooks of the function's own swallow (as those of torch.utils.checkpoint), is not seen.
+    parameters: tensors that exist anyway (`model.parameters()`); they and their views are counted separately. Each
+    storage counts once, with all its bytes, even if only a slice was saved; inputs count if they are saved. Not seen:
+    attributes that a custom autograd.Function sets on its context, and tensors that other saved-tensor hooks take
+    (those of torch.utils.checkpoint).
     """
     parameters = list(parameters)
-    if strange := [type(each).__name__ for each in parameters if not isinstance(each, Tensor)]:
-        raise TypeError(f"parameters are tensors, not {strange[0]}: give model.parameters()")
-    ours = {parameter.untyped_storage()._cdata for parameter in parameters}
-    kept: dict[int, tuple] = {}  # address -> (storage, shape, dtype); the storage, so that no address is used twice
+    if wrong_types := [type(each).__name__ for each in parameters if not isinstance(each, Tensor)]:
+        raise TypeError(f"parameters must be tensors, not {wrong_types[0]}: pass model.parameters()")
+    parameter_storages = {parameter.untyped_storage()._cdata for parameter in parameters}
+    saved: dict[int, tuple] = {}  # address -> (storage, shape, dtype); holding the storage keeps its address unique
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept.setdefault(storage._cdata, (storage, tuple(tensor.shape), tensor.dtype))
-        return tensor.detach()  # the tensor itself would own the graph that owns it: a cycle that nobody frees
+        saved.setdefault(storage._cdata, (storage, tuple(tensor.shape), tensor.dtype))
+        return tensor.detach()  # the tensor itself would own the graph that owns it: a cycle that is never freed
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         function(*args, **kwargs)
     tensors = [
-        (shape, dtype, storage.nbytes()) for address, (storage, shape, dtype) in kept.items() if address not in ours
+        (shape, dtype, storage.nbytes())
+        for address, (storage, shape, dtype) in saved.items()
+        if address not in parameter_storages
     ]
-    references = [storage.nbytes() for address, (storage, _, _) in kept.items() if address in ours]
+    references = [storage.nbytes() for address, (storage, _, _) in saved.items() if address in parameter_storages]
     return Saved(sum(size for _, _, size in tensors), sum(references), tensors)
 
 
@@ -137,31 +139,31 @@ def saved_bytes(function: Callable, *args, parameters: Iterable[Tensor] = (), **
 
 
 def round_to_blocks(nbytes: int, block: int = 512) -> int:
-    """The bytes that CUDA's allocator sets aside for a tensor of `nbytes`: the next multiple of `block`."""
+    """The bytes that CUDA's allocator reserves for a tensor of `nbytes`: the next multiple of `block`."""
     if nbytes < 0 or block < 1:
         raise ValueError(f"no {nbytes} bytes fit into blocks of {block}: bytes are at least 0, a block at least 1")
     return -(-nbytes // block) * block
 
 
 class AllocatorBytes:
-    """What CUDA's allocator handed out inside the block, in bytes beyond what was there before it.
+    """Bytes that CUDA's allocator has allocated inside the block, beyond those allocated before it.
 
     with AllocatorBytes() as memory: ...    then, after the block,
     memory.end, memory.peak                        in whole blocks: each tensor rounded up (round_to_blocks);
                                                    above 1 MiB a block may be up to 1 MiB larger than that
-    memory.requested_end, memory.requested_peak    in bytes as asked for, before any rounding
+    memory.requested_end, memory.requested_peak    in requested bytes, before any rounding
 
-    The requested bytes are LiveBytes' plus those that libraries ask for: cuBLAS takes a workspace at the
-    first matmul (8,519,680 bytes, on Hopper 32 MiB, or what CUBLAS_WORKSPACE_CONFIG says) and keeps it, and
-    operations take scratch memory and give it back. Run the code once before, then only the latter is new.
-    device: any accelerator whose allocator torch can read, unless given the one that is here. RuntimeError where there
-    is none, ValueError for one that is not here or cannot be read. `allocator` is for tests: a stand-in for torch.cuda.
+    The requested bytes are LiveBytes' plus those of libraries: cuBLAS allocates a workspace at the first matmul
+    (8,519,680 bytes, on Hopper 32 MiB, or what CUBLAS_WORKSPACE_CONFIG says) and keeps it; operations allocate
+    scratch memory and free it. If the code has run once before, only the scratch memory is new. device: any
+    accelerator whose allocator torch can read, by default this machine's. RuntimeError if there is none, ValueError
+    for one that is missing or cannot be read. `allocator` is for tests: a replacement for torch.cuda.
     """
 
     def __init__(self, device: torch.device | str | None = None, allocator: object = None):
         self._device = device or (accelerator() if allocator is None else "cuda")
         if self._device is None:
-            raise RuntimeError("AllocatorBytes reads a GPU's allocator and there is no GPU here: use LiveBytes")
+            raise RuntimeError("AllocatorBytes reads a GPU's allocator, but there is no GPU here: use LiveBytes")
         self._allocator = allocator or _allocator_of(torch.device(self._device))
         self.end = self.peak = self.requested_end = self.requested_peak = 0
 
@@ -175,29 +177,29 @@ class AllocatorBytes:
         self._allocator.synchronize(self._device)
         after = self._allocator.memory_stats(self._device)
 
-        def grown(what: str, when: str) -> int:
+        def increase(what: str, when: str) -> int:
             return after[f"{what}.all.{when}"] - self._before[f"{what}.all.current"]
 
-        self.end, self.peak = grown("allocated_bytes", "current"), grown("allocated_bytes", "peak")
-        self.requested_end = grown("requested_bytes", "current")
-        self.requested_peak = grown("requested_bytes", "peak")
+        self.end, self.peak = increase("allocated_bytes", "current"), increase("allocated_bytes", "peak")
+        self.requested_end = increase("requested_bytes", "current")
+        self.requested_peak = increase("requested_bytes", "peak")
 
 
 def _allocator_of(device: torch.device) -> ModuleType:
-    """torch.cuda for "cuda", torch.xpu for "xpu": what can be asked of the memory of `device`."""
+    """The module with memory statistics of `device`: torch.cuda for "cuda", torch.xpu for "xpu"."""
     if not is_accelerator(device):
         raise ValueError(f"device {str(device)!r} has no allocator that keeps statistics: use LiveBytes")
     module = torch.get_device_module(device)
     if not hasattr(module, "memory_stats"):
-        raise ValueError(f"torch.{device.type} tells nothing of its allocator (no memory_stats): use LiveBytes")
+        raise ValueError(f"torch.{device.type} has no statistics of its allocator (no memory_stats): use LiveBytes")
     return module
 
 
 class ScratchBytes(TorchDispatchMode):
-    """What single operations take from a GPU's allocator and give back before they are done, which no tensor shows.
+    """Bytes that single operations allocate on a GPU and free before they return, so that no tensor shows them.
 
     with ScratchBytes() as operations: ...    then operations.bytes is {"aten.mm": the most of any call, ...}
-    Slow: it waits for the GPU around each operation. device, allocator, errors: as of AllocatorBytes.
+    Slow: it waits for the GPU around each operation. device, allocator, errors: as in AllocatorBytes.
     """
 
     def __init__(self, device: torch.device | str | None = None, allocator: object = None):

@@ -1,9 +1,9 @@
-"""How much memory a training step will take, to the byte, from shapes alone: a Timeline of its tensors, in order.
+"""Predicts the memory of a training step to the byte, from shapes alone: a Timeline of its tensors, in order.
 
-predict_mlp and predict_gpt are arithmetic, and know nothing of the step that rehearsal.py runs under LiveBytes; the two
-must agree. They follow torch 2.11 to 2.13, operation by operation; another version may reorder its frees. They are
-exact as LiveBytes sees it: without an allocator's rounding, and without what an operation takes and gives back;
-check_allocator adds those for a GPU.
+predict_mlp and predict_gpt are arithmetic, independent of the step that dry_run.py runs under LiveBytes; both must give
+the same bytes. They follow torch 2.11 to 2.13, operation by operation; another version may free tensors in another
+order. Like LiveBytes, they leave out an allocator's rounding and the scratch memory of an operation; check_allocator
+adds both for a GPU.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _predict(
 ) -> Timeline:
     """The Timeline of training_steps().
 
-    parameters: {name: shape}; data: bytes of inputs and of targets; forward, backward: the model's two halves.
+    parameters: {name: shape}; data: bytes of inputs and of targets; forward, backward: those of the model and its loss.
     """
     timeline = Timeline()
     gradients = Gradients(timeline)
@@ -43,9 +43,9 @@ def _predict(
     for step in range(1, plan.steps + 1):
         for _ in range(plan.micro_batches):
             with timeline.phase(f"forward {step}"):
-                kept = forward(timeline)
+                saved = forward(timeline)
             with timeline.phase(f"backward {step}"):
-                backward(timeline, gradients, kept)
+                backward(timeline, gradients, saved)
         with timeline.phase(f"update {step}"):
             _predict_update(timeline, [FLOAT * prod(shape) for shape in parameters.values()], plan, step)
         with timeline.phase(f"clear {step}"):
@@ -54,16 +54,16 @@ def _predict(
 
 
 def _predict_update(timeline: Timeline, sizes: list[int], plan: Plan, step: int) -> None:
-    """SGD works in place. AdamW keeps two averages and a step count, and needs the root of one of them."""
+    """SGD works in place. AdamW keeps two averages and a step count, and computes the square root of one of them."""
     if plan.optimizer == "sgd":
         return
     if step == 1:
         for size in sizes:
             timeline.new(size, "optimizer state", count=2)
-            timeline.new(FLOAT, "optimizer state", on_host=plan.implementation != "fused")  # the count of steps
-    if plan.implementation == "foreach":  # one root for each parameter, all at once
+            timeline.new(FLOAT, "optimizer state", on_host=plan.implementation != "fused")  # the step count
+    if plan.implementation == "foreach":  # the roots for all parameters, at the same time
         timeline.free(*[timeline.new(size) for size in sizes])
-    if plan.implementation == "for-loop":  # a root, and the root divided; that one is a variable until the next is made
+    if plan.implementation == "for-loop":  # a root and its quotient; a variable holds the quotient until the next
         last = timeline.new(0)
         for size in sizes:
             root, divided = timeline.new(size), timeline.new(size)
@@ -73,7 +73,7 @@ def _predict_update(timeline: Timeline, sizes: list[int], plan: Plan, step: int)
 
 
 def _forward_loss(timeline: Timeline, logits: Storage) -> SimpleNamespace:
-    """cross_entropy(logits, targets) / micro_batches: keeps the logarithms of the shares, and the sum of weights."""
+    """cross_entropy(logits, targets) / micro_batches: saves the log-probabilities and the sum of the weights."""
     shares = timeline.new(logits.nbytes, "activations")
     mean, weight = timeline.new(FLOAT), timeline.new(FLOAT, "activations")
     timeline.free(logits)
@@ -82,13 +82,13 @@ def _forward_loss(timeline: Timeline, logits: Storage) -> SimpleNamespace:
     return SimpleNamespace(shares=shares, weight=weight, loss=loss)
 
 
-def _backward_loss(timeline: Timeline, kept: SimpleNamespace) -> Storage:
-    """The gradient of the logits. Of the first gradient, a one, `kept.one` keeps hold until the end."""
-    kept.one, scale = timeline.new(FLOAT), timeline.new(FLOAT)
-    picked = timeline.new(kept.shares.nbytes)
-    timeline.free(scale, kept.weight)
-    logits = timeline.new(kept.shares.nbytes)
-    timeline.free(picked, kept.shares)
+def _backward_loss(timeline: Timeline, saved: SimpleNamespace) -> Storage:
+    """The gradient of the logits. `saved.one`, the gradient of the loss itself, lives until the end of backward."""
+    saved.one, scale = timeline.new(FLOAT), timeline.new(FLOAT)
+    picked = timeline.new(saved.shares.nbytes)
+    timeline.free(scale, saved.weight)
+    logits = timeline.new(saved.shares.nbytes)
+    timeline.free(picked, saved.shares)
     return logits
 
 
@@ -109,35 +109,35 @@ def predict_mlp(sizes: tuple[int, ...], batch: int, plan: Plan = PLAN) -> Timeli
     parameters = mlp_parameters(sizes)
     outputs = [FLOAT * batch * size for size in sizes[1:]]  # bytes of each Linear's output
     last = len(outputs) - 1
-    again = plan.checkpointed
+    recompute = plan.checkpointed
 
     def forward(t: Timeline) -> SimpleNamespace:
         hidden = []
         for size in outputs[:-1]:
             linear = t.new(size)
-            hidden.append(t.new(size, "activations"))  # ReLU's output: ReLU keeps it, or the next layer does
+            hidden.append(t.new(size, "activations"))  # ReLU's output, saved by ReLU and by the next layer
             t.free(linear)
-        kept = _forward_loss(t, t.new(outputs[-1]))
-        kept.hidden = hidden
-        return kept
+        saved = _forward_loss(t, t.new(outputs[-1]))
+        saved.hidden = hidden
+        return saved
 
-    def backward(t: Timeline, gradients: Gradients, kept: SimpleNamespace) -> None:
-        flowing = _backward_loss(t, kept)
+    def backward(t: Timeline, gradients: Gradients, saved: SimpleNamespace) -> None:
+        grad = _backward_loss(t, saved)
         for i in range(last, -1, -1):
-            below = t.new(outputs[i - 1]) if i else None  # nobody asks for the gradient of the data
+            below = t.new(outputs[i - 1]) if i else None  # the data need no gradient
             weight, bias = (t.new(FLOAT * prod(parameters[f"{name}_{i}"])) for name in ("weight", "bias"))
-            gradients.arrive(**{f"bias_{i}": bias, f"weight_{i}": weight})
-            t.free(flowing)
+            gradients.accumulate(**{f"bias_{i}": bias, f"weight_{i}": weight})
+            t.free(grad)
             if below is None:
                 break
-            hidden = kept.hidden[i - 1]
-            if again:
+            hidden = saved.hidden[i - 1]
+            if recompute:
                 t.free(hidden)
                 linear, hidden = t.new(outputs[i - 1]), t.new(outputs[i - 1], "activations")
                 t.free(linear)
-            flowing = t.new(outputs[i - 1])
+            grad = t.new(outputs[i - 1])
             t.free(below, hidden)
-        t.free(kept.one, kept.loss)
+        t.free(saved.one, saved.loss)
 
     rows = plan.micro_batches * batch
     return _predict(parameters, (rows * sizes[0] * FLOAT, rows * LONG), plan, forward, backward)
@@ -159,19 +159,21 @@ def gpt_parameters(vocabulary: int, context: int, width: int, layers: int) -> di
 
 
 class _GPT:
-    """The tensors of one GPT's forward and backward: B sequences of T tokens. The letters are those of shapes."""
+    """The tensors of one GPT's forward and backward, for B sequences of T tokens. Capital letters are axes."""
 
-    def __init__(self, vocabulary: int, context: int, width: int, heads: int, layers: int, B: int, T: int, again: bool):
+    def __init__(
+        self, vocabulary: int, context: int, width: int, heads: int, layers: int, B: int, T: int, recompute: bool
+    ):
         self.parameters = gpt_parameters(vocabulary, context, width, layers)
-        self.layers, self.again = layers, again
-        self.hidden = FLOAT * B * T * width  # (B, T, D), the unit of nearly everything
-        self.rows = FLOAT * B * T  # a mean for each token, or a deviation
+        self.layers, self.recompute = layers, recompute
+        self.hidden = FLOAT * B * T * width  # (B, T, D), the size of most tensors
+        self.rows = FLOAT * B * T  # a mean or a standard deviation for each token
         self.scores = FLOAT * B * heads * T * T
         self.mask = BOOL * T * T
         self.logits = FLOAT * B * T * vocabulary
         self.places, self.place_rows = LONG * T, FLOAT * T * width
         # Reshapes are views where they can be. (B, H, T, D) out of the middle of (B, T, 3, H, D) merges B and H only
-        # if one of them is 1; the way back to (B, T, H·D) is a copy unless H or T is 1.
+        # if one of them is 1; the reshape back to (B, T, H·D) is a copy unless H or T is 1.
         self.copies_heads = B > 1 and heads > 1
         self.copies_merge = heads > 1 and T > 1
         self.copies_merge_gradient = B > 1 and heads > 1 and T > 1
@@ -180,7 +182,7 @@ class _GPT:
     # -- forward
 
     def forward(self, t: Timeline) -> SimpleNamespace:
-        """Embeddings, blocks, read-out, loss. What autograd keeps is born as an activation and returned."""
+        """Embeddings, blocks, read-out, loss. Tensors that autograd saves are activations, and are returned."""
         tokens = t.new(self.hidden)
         places = t.new(self.places, "activations")
         positions = t.new(self.place_rows)
@@ -188,17 +190,17 @@ class _GPT:
         t.free(positions, tokens)
         inputs, blocks = [x], []
         for _ in range(self.layers):
-            kept = self.block(t, keep=not self.again)
-            blocks.append(kept)
-            inputs.append(kept.output)
+            saved = self.block(t, keep=not self.recompute)
+            blocks.append(saved)
+            inputs.append(saved.output)
         norm, rows = self.norm(t, keep=True)
         logits = t.new(self.logits)
-        kept = _forward_loss(t, logits)
-        kept.places, kept.inputs, kept.blocks, kept.norm, kept.rows = places, inputs, blocks, norm, rows
-        return kept
+        saved = _forward_loss(t, logits)
+        saved.places, saved.inputs, saved.blocks, saved.norm, saved.rows = places, inputs, blocks, norm, rows
+        return saved
 
     def norm(self, t: Timeline, keep: bool) -> tuple[Storage, Storage]:
-        """LayerNorm's output, and its means and deviations, which only backward wants."""
+        """LayerNorm's output, and its means and deviations, which only backward needs."""
         kind = "activations" if keep else "temporaries"
         norm, rows = t.new(self.hidden, kind), t.new(self.rows, kind, count=2)
         t.drop(rows)
@@ -207,13 +209,13 @@ class _GPT:
     def block(self, t: Timeline, keep: bool, stop_early: bool = False) -> SimpleNamespace:
         """One Transformer block, from the LayerNorm of its input to its output, in the order of models.Block.
 
-        keep: autograd keeps what backward will want. stop_early: it runs only to have that, and ends as soon as it
-        has it all, before the last Linear.
+        keep: autograd saves what backward needs. stop_early: a recomputation for backward, which ends as soon as
+        everything is saved, before the last Linear.
         """
         kind = "activations" if keep else "temporaries"
         x = self.hidden
         norm_1, rows_1 = self.norm(t, keep)
-        # Where q, k and v are views of qkv's output, what keeps them keeps all of it.
+        # If q, k and v are views of qkv's output, saving one of them keeps all of it.
         qkv = t.new(3 * x, "temporaries" if self.copies_heads else kind)
         t.drop(norm_1)
 
@@ -243,45 +245,45 @@ class _GPT:
         wide = t.new(4 * x, kind)
         act = t.new(4 * x, kind)
         t.drop(wide)
-        kept = SimpleNamespace(norm_1=norm_1, rows_1=rows_1, mask=mask, qk=copies, shares=shares, v=v, merged=merged)
-        kept.middle, kept.norm_2, kept.rows_2, kept.wide, kept.act = middle, norm_2, rows_2, wide, act
-        kept.qkv = qkv
+        saved = SimpleNamespace(norm_1=norm_1, rows_1=rows_1, mask=mask, qk=copies, shares=shares, v=v, merged=merged)
+        saved.middle, saved.norm_2, saved.rows_2, saved.wide, saved.act = middle, norm_2, rows_2, wide, act
+        saved.qkv = qkv
         if not stop_early:
             down = t.new(x)
             t.drop(act, norm_2)
-            kept.output = t.new(x, "activations")  # the next LayerNorm keeps its input
+            saved.output = t.new(x, "activations")  # saved by the next LayerNorm
             t.free(down)
             t.drop(middle)
         t.drop(qkv, mixed)  # q, k, v and mixed are variables until the block returns
-        return kept
+        return saved
 
     # -- backward
 
-    def backward(self, t: Timeline, gradients: Gradients, kept: SimpleNamespace) -> None:
-        """The same way back. The table of tokens gets two gradients, its own and the read-out's, and their sum."""
-        flowing = _backward_loss(t, kept)
+    def backward(self, t: Timeline, gradients: Gradients, saved: SimpleNamespace) -> None:
+        """The blocks in reverse order. The token embedding gets two gradients, one from the read-out, and their sum."""
+        grad = _backward_loss(t, saved)
         tokens = self.parameter("tokens")
         read_out = t.new(tokens)
         norm = t.new(self.hidden)
-        t.free(flowing, kept.norm)
-        flowing = self.norm_backward(t, gradients, "norm_{}", norm, kept.inputs[-1], kept.rows)
+        t.free(grad, saved.norm)
+        grad = self.norm_backward(t, gradients, "norm_{}", norm, saved.inputs[-1], saved.rows)
         for i in reversed(range(self.layers)):
-            block = self.block(t, keep=True, stop_early=True) if self.again else kept.blocks[i]
-            flowing = self.block_backward(t, gradients, i, flowing, kept.inputs[i], block)
+            block = self.block(t, keep=True, stop_early=True) if self.recompute else saved.blocks[i]
+            grad = self.block_backward(t, gradients, i, grad, saved.inputs[i], block)
 
         places = t.new(self.place_rows)  # summed over the batch
         positions = t.new(self.parameter("positions"))
-        gradients.arrive(positions=positions)
-        t.free(places, kept.places)
+        gradients.accumulate(positions=positions)
+        t.free(places, saved.places)
         looked_up = t.new(tokens)
-        t.free(flowing)
+        t.free(grad)
         both = t.new(tokens)
         t.free(read_out, looked_up)
-        gradients.arrive(tokens=both)
-        t.free(kept.one, kept.loss)
+        gradients.accumulate(tokens=both)
+        t.free(saved.one, saved.loss)
 
     def parameter(self, name: str) -> int:
-        """Bytes of a parameter, and of its gradient."""
+        """Bytes of a parameter, or of its gradient."""
         return FLOAT * prod(self.parameters[name])
 
     def norm_backward(
@@ -289,76 +291,76 @@ class _GPT:
         t: Timeline,
         gradients: Gradients,
         name: str,
-        flowing: Storage,
+        grad: Storage,
         source: Storage,
         rows: Storage,
-        straight: Storage | None = None,
+        skip_grad: Storage | None = None,
     ) -> Storage:
-        """The gradient of LayerNorm's input, and under `name` those of its gain and shift.
+        """The gradient of LayerNorm's input; its gain's and shift's accumulate under `name`.
 
-        straight: the gradient of the way around it, where its input is a residual; the two are added before the
-        gain's and the shift's arrive.
+        skip_grad: the gradient through the skip connection, if its input is a residual; the two are added before those
+        of the gain and the shift accumulate.
         """
         result = t.new(self.hidden)
         parts = {name.format(part): t.new(self.parameter(name.format(part))) for part in ("gain", "shift")}
-        t.free(flowing, source, rows)
-        if straight is not None:
+        t.free(grad, source, rows)
+        if skip_grad is not None:
             both = t.new(self.hidden)
-            t.free(straight, result)
+            t.free(skip_grad, result)
             result = both
-        gradients.arrive(**parts)
+        gradients.accumulate(**parts)
         return result
 
     def linear_backward(self, t: Timeline, gradients: Gradients, name: str, below: int, source: Storage) -> Storage:
-        """The gradient of a Linear's input, of `below` bytes. The input that was kept for it goes.
+        """The gradient of a Linear's input, of `below` bytes. Frees the saved input `source`.
 
-        A checkpointed input goes before the bias is summed, as it is handed out for one function; autograd's own is
-        let go after that function.
+        A checkpointed input is freed before the bias gradient is summed; one that autograd saved, after the whole
+        function.
         """
         result = t.new(below)
         weight = t.new(self.parameter(name.format("weight")))
-        if self.again:
+        if self.recompute:
             t.free(source)
         bias = t.new(self.parameter(name.format("bias")))
-        if not self.again:
+        if not self.recompute:
             t.free(source)
-        gradients.arrive(**{name.format("bias"): bias, name.format("weight"): weight})
+        gradients.accumulate(**{name.format("bias"): bias, name.format("weight"): weight})
         return result
 
     def block_backward(
-        self, t: Timeline, gradients: Gradients, i: int, flowing: Storage, source: Storage, kept: SimpleNamespace
+        self, t: Timeline, gradients: Gradients, i: int, grad: Storage, source: Storage, saved: SimpleNamespace
     ) -> Storage:
-        """From the gradient of block i's output to that of its input, `source`; `kept` is what the forward left."""
+        """From the gradient of block i's output to that of its input, `source`; `saved` is from the forward."""
         x = self.hidden
-        act = self.linear_backward(t, gradients, f"down_{{}}_{i}", 4 * x, kept.act)
+        act = self.linear_backward(t, gradients, f"down_{{}}_{i}", 4 * x, saved.act)
         wide = t.new(4 * x)
-        t.free(act, kept.wide)
-        norm_2 = self.linear_backward(t, gradients, f"up_{{}}_{i}", x, kept.norm_2)
+        t.free(act, saved.wide)
+        norm_2 = self.linear_backward(t, gradients, f"up_{{}}_{i}", x, saved.norm_2)
         t.free(wide)
-        flowing = self.norm_backward(t, gradients, f"norm_2_{{}}_{i}", norm_2, kept.middle, kept.rows_2, flowing)
+        grad = self.norm_backward(t, gradients, f"norm_2_{{}}_{i}", norm_2, saved.middle, saved.rows_2, grad)
 
-        merged = self.linear_backward(t, gradients, f"out_{{}}_{i}", x, kept.merged)
+        merged = self.linear_backward(t, gradients, f"out_{{}}_{i}", x, saved.merged)
         if self.copies_merge_gradient:
             merged = self.copied(t, merged)
         v, shares = t.new(x), t.new(self.scores)
-        t.free(merged, *kept.v)
+        t.free(merged, *saved.v)
         scores = t.new(self.scores)
-        t.free(shares, kept.shares)
+        t.free(shares, saved.shares)
         filled = self.copied(t, scores)
-        t.free(kept.mask)
+        t.free(saved.mask)
         scaled = self.copied(t, filled)
         k, q = t.new(x), t.new(x)
-        t.free(scaled, *(kept.qk if self.copies_heads else [kept.qkv]))
+        t.free(scaled, *(saved.qk if self.copies_heads else [saved.qkv]))
         qkv = t.new(3 * x)  # q, k and v stacked, and then in the order of the Linear's output
         t.free(q, k, v)
         if self.copies_qkv_gradient:
             qkv = self.copied(t, qkv)
-        norm_1 = self.linear_backward(t, gradients, f"qkv_{{}}_{i}", x, kept.norm_1)
+        norm_1 = self.linear_backward(t, gradients, f"qkv_{{}}_{i}", x, saved.norm_1)
         t.free(qkv)
-        return self.norm_backward(t, gradients, f"norm_1_{{}}_{i}", norm_1, source, kept.rows_1, flowing)
+        return self.norm_backward(t, gradients, f"norm_1_{{}}_{i}", norm_1, source, saved.rows_1, grad)
 
     def copied(self, t: Timeline, storage: Storage) -> Storage:
-        """A tensor of the same size takes its place."""
+        """A copy of the same size replaces the tensor."""
         result = t.new(storage.nbytes)
         t.free(storage)
         return result
@@ -376,8 +378,8 @@ def predict_gpt(
 ) -> Timeline:
     """The Timeline of a training step of GPT(vocabulary, context, width, heads, layers, attention="plain").
 
-    On micro-batches of `batch` sequences of `tokens` tokens each. ValueError for sizes below 1, a width that is no
-    multiple of heads, more tokens than the context, and heads of width 1, whose reshapes take other paths.
+    On micro-batches of `batch` sequences of `tokens` tokens each. ValueError for sizes below 1, a width that is not
+    a multiple of heads, more tokens than the context, and heads of width 1, which torch reshapes differently.
     """
     check_plan(plan, vocabulary=vocabulary, width=width, heads=heads, layers=layers, batch=batch, tokens=tokens)
     if width % heads or width == heads:
@@ -395,10 +397,10 @@ def predict_gpt(
 class AllocatorCheck(NamedTuple):
     """A step's peak on a GPU, in bytes.
 
-    requested_least: predicted, less what is on the host. requested: by the allocator's count, before any rounding.
-    least, most: predicted, in the allocator's blocks; most also has room for `scratch`. allocated: by its count.
-    workspaces: what libraries took in the first run and kept, beyond all of the above (cuBLAS: AllocatorBytes says how
-    much). scratch: the most that one operation took and gave back, which no tensor shows.
+    requested_least: predicted, without bytes on the host. requested: counted by the allocator, before any rounding.
+    least, most: predicted, in the allocator's blocks; most includes `scratch`. allocated: counted by the allocator.
+    workspaces: bytes that libraries allocated in the first run and kept, in addition to all of the above (for cuBLAS see
+    AllocatorBytes). scratch: the most that one operation allocated and freed, which no tensor shows.
     """
 
     requested_least: int
@@ -419,9 +421,10 @@ def check_allocator(
 ) -> AllocatorCheck:
     """Compare a prediction with what CUDA's allocator reports of run(), which makes the model, the data and the steps.
 
-    run() is run three times and keeps nothing: to wake the libraries, to see what single operations take (ScratchBytes),
-    to be measured. Without an instrument around it, autograd adds the gradients of a residual's two ways in place: where
-    the predicted peak is at such a sum, less is requested than predicted. device, allocator: as of AllocatorBytes.
+    Calls run() three times: to load the libraries, to measure the scratch memory of single operations (ScratchBytes), and
+    to measure the step. run() must keep nothing. Without LiveBytes around it, autograd sums the two gradients of a
+    residual in place: if the predicted peak is at such a sum, less is requested than predicted. device, allocator: as in
+    AllocatorBytes.
     """
     with AllocatorBytes(device, allocator) as first:
         run()

@@ -1,4 +1,4 @@
-"""A timeline of tensors that are born and freed, in bytes: the book that a prediction of memory is kept in."""
+"""A timeline of allocated and freed tensors, in bytes: the data structure of a memory prediction."""
 
 from contextlib import contextmanager
 
@@ -11,7 +11,7 @@ MIB = 2**20  # bytes
 class Storage:
     """`count` tensors of `nbytes` each in a Timeline.
 
-    kind: one of KINDS; an activation is kept for backward. on_host: in the CPU's memory, also when training on a GPU.
+    kind: one of KINDS; an activation is saved for backward. on_host: in the CPU's memory even when training on a GPU.
     """
 
     def __init__(self, nbytes: int, kind: str, count: int = 1, on_host: bool = False):
@@ -19,16 +19,16 @@ class Storage:
 
 
 class Timeline:
-    """Tensors born and freed, one after the other, and what that adds up to, in bytes.
+    """Tensors allocated and freed, in order, and the resulting bytes.
 
-    live, peak      alive now, and the most there were
+    live, peak      live bytes now, and the most so far
     phases          {"forward 1": Phase(start, end, peak), ...}, as LiveBytes has them
-    kinds           alive now, by kind: {"parameters": bytes, ...}
-    kinds_at_peak   the same, when there were most
-    history         (phase, kinds) after each birth: a stacked area to draw
-    on_host         bytes that are not on the GPU, if there is one: AdamW's counts of steps
-    blocks          (least, most) at the peak that CUDA's allocator can make of it: each tensor in whole blocks of 512;
-                    above 1 MiB it may also get a block up to 1 MiB too large, as such a rest is not split off
+    kinds           live bytes now, by kind: {"parameters": bytes, ...}
+    kinds_at_peak   the same at the peak
+    history         (phase, kinds) after each allocation: a stacked area to plot
+    on_host         bytes that stay on the CPU when training on a GPU: AdamW's step counts
+    blocks          (least, most) bytes that CUDA's allocator can hold at the peak: it rounds each tensor up to blocks of
+                    512 bytes, and one above 1 MiB may get a block up to 1 MiB too large, as a smaller rest is not split off
     """
 
     def __init__(self):
@@ -42,28 +42,28 @@ class Timeline:
         self._phase, self._phase_peak = "", 0
 
     def new(self, nbytes: int, kind: str = "temporaries", count: int = 1, on_host: bool = False) -> Storage:
-        """A tensor is born, or `count` of this size."""
-        born = Storage(nbytes, kind, count, on_host)
-        self._add(born, 1)
+        """Allocate a tensor, or `count` of this size."""
+        storage = Storage(nbytes, kind, count, on_host)
+        self._add(storage, 1)
         if self.live > self.peak:
             self.peak, self.kinds_at_peak = self.live, dict(self.kinds)
         self._phase_peak = max(self._phase_peak, self.live)
         self.blocks = (max(self.blocks[0], self._rounded), max(self.blocks[1], self._rounded + self._unsplit))
         self.history.append((self._phase, dict(self.kinds)))
-        return born
+        return storage
 
     def free(self, *storages: Storage) -> None:
-        """Their last owner lets go of them."""
+        """The last references to these storages are gone."""
         for storage in storages:
             self._add(storage, -1)
             storage.kind = "freed"
 
     def drop(self, *storages: Storage) -> None:
-        """Python's variable goes: tensors that autograd keeps live on."""
+        """A Python variable is gone. Activations stay, since autograd still holds them."""
         self.free(*(storage for storage in storages if storage.kind != "activations"))
 
     def become(self, kind: str, storage: Storage) -> None:
-        """A tensor is from now on of another kind."""
+        """Change the kind of a storage."""
         self._add(storage, -1)
         storage.kind = kind
         self._add(storage, 1)
@@ -80,7 +80,7 @@ class Timeline:
 
     @contextmanager
     def phase(self, name: str):
-        """As LiveBytes.phase, but one at a time."""
+        """Like LiveBytes.phase, but phases must not nest."""
         start = self._phase_peak = self.live
         self._phase = name
         yield
@@ -92,18 +92,18 @@ class Gradients:
     """The .grad of each parameter in a Timeline."""
 
     def __init__(self, timeline: Timeline):
-        self.timeline, self.kept = timeline, {}
+        self.timeline, self.by_name = timeline, {}
 
-    def arrive(self, **gradients: Storage) -> None:
-        """A first gradient becomes .grad; a later one is added into it and freed."""
+    def accumulate(self, **gradients: Storage) -> None:
+        """The first gradient of a parameter becomes its .grad; a later one is added to that and freed."""
         for name, storage in gradients.items():
-            if name in self.kept:
+            if name in self.by_name:
                 self.timeline.free(storage)
             else:
                 self.timeline.become("gradients", storage)
-                self.kept[name] = storage
+                self.by_name[name] = storage
 
     def clear(self) -> None:
         """zero_grad(set_to_none=True)."""
-        self.timeline.free(*self.kept.values())
-        self.kept.clear()
+        self.timeline.free(*self.by_name.values())
+        self.by_name.clear()

@@ -1,4 +1,4 @@
-"""Seconds, measured side by side."""
+"""Seconds of several functions, measured in turn under the same conditions."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from utils.device import pick_device, synchronize
 
 
 class Timing(NamedTuple):
-    """Seconds of one call: the median over the rounds, the least, the most, and each, in the order of rounds."""
+    """Seconds of one call: the median, the least and the most over the rounds, and all rounds in order."""
 
     median: float
     low: float
@@ -25,15 +25,15 @@ def time_paired(
     warmup: int = 2,
     device: torch.device | str | None = None,
 ) -> dict[str, Timing]:
-    """Seconds of each function, fairly: {name: Timing}.
+    """Seconds of each function under the same conditions: {name: Timing}.
 
-    Each runs `warmup` times unmeasured (lazy initialisation, caches, autotuning), then once a round, each round
-    starting with the next function, so that a slow minute of the machine or a warm cache meets all alike. The
-    device's queue is empty before and after each call. device: where they compute (default: the GPU if there
-    is one; ValueError if it is not here). The number of CPU threads is the caller's; torch.get_num_threads() states it.
+    Each function runs `warmup` times unmeasured (lazy initialisation, caches, autotuning), then once per round. Each
+    round starts with another function, so that a slow minute of the machine or a warm cache affects all equally. The
+    device's queue is empty before and after each call. device: where they compute (default: the GPU if there is one;
+    ValueError if this machine lacks it). The caller sets the number of CPU threads (torch.get_num_threads()).
     """
     if not functions:
-        raise ValueError("nothing to time: give {name: function, ...}")
+        raise ValueError("nothing to time: pass {name: function, ...}")
     if rounds < 1 or warmup < 0:
         raise ValueError(f"{rounds} rounds after {warmup} warm-up calls: at least 1 and 0")
     device = pick_device("auto") if device is None else torch.device(device)
@@ -60,5 +60,7 @@ def _seconds(function: Callable[[], object], device: torch.device) -> float:
 def ratio(a: Timing, b: Timing) -> float:
     """How many times as long `a` takes as `b`: the median of the ratios round by round, so that drift cancels."""
     if len(a.rounds) != len(b.rounds):
-        raise ValueError(f"{len(a.rounds)} and {len(b.rounds)} rounds do not pair: time both in one time_paired")
+        raise ValueError(
+            f"{len(a.rounds)} and {len(b.rounds)} rounds cannot be paired: time both functions in one time_paired call"
+        )
     return median(x / y for x, y in zip(a.rounds, b.rounds, strict=True))

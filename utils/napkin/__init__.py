@@ -1,4 +1,4 @@
-"""Formulas for the back of an envelope, the tables of papers, and the calculators."""
+"""Formulas for back-of-the-envelope estimates, tables of papers, and calculators."""
 
 from utils.napkin.formulas import (
     DAY,

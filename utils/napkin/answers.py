@@ -1,7 +1,7 @@
-"""What the calculators answer: seven pure functions of what a person sets, with napkin's formulas and facts' numbers.
+"""The calculators' answers: seven pure functions of the user's inputs, with napkin's formulas and facts' numbers.
 
 Each returns a frozen dataclass of numbers, and its `words`: sentences, the answer first. A count or an amount may be a
-number or what a person types: "8B", "1.5e9", "1,024". What has no answer raises ValueError or LookupError, in words.
+number or a typed text: "8B", "1.5e9", "1,024". Inputs without an answer raise ValueError or LookupError, in words.
 """
 
 import math
@@ -21,26 +21,24 @@ from utils.facts import (
     memory_size,
     peak_flops,
 )
+from utils.figures.numbers import byte_size, duration, prefixed, short_count
 
-LARGEST = 30  # powers of ten up to which a count or an amount is taken
+LARGEST = 30  # largest power of ten of a count or an amount
 POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,6})?) ?([kmbt]?)", re.I)
 MOST_AXES, MOST_ELEMENTS = 8, 2**63 - 1  # torch counts elements in 64 bits
-STEPS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-SPANS = ((365 * napkin.DAY, "years"), (2 * napkin.DAY, "days"), (2 * 3600, "hours"), (120, "minutes"))
-SECONDS_IN = {"years": 365 * napkin.DAY, "days": napkin.DAY, "hours": 3600, "minutes": 60}
-# What a matmul's precision is stored as.
+# The dtype in which each precision of a matmul is stored.
 STORED_AS = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STORED_AS |= {"fp8": "float8_e4m3fn"}
 RECOMPUTE = ("none", "selective", "full")
 SIXTEEN_BITS = ("mixed adamw", "autocast", "pure bf16")  # recipes whose activations have 16 bits
 
 
-# Reading what a person sets, writing what they get
+# Reading inputs, writing answers
 
 
 def amount(name: str, value: float | str) -> float:
-    """The number that `value` means. ValueError, in words, for what is none, or more than 1e30."""
+    """The number that `value` means. ValueError, in words, if it is not a number, or is above 1e30."""
     number = _number(name, value)
     return int(number) if number == int(number) else float(number)
 
@@ -82,44 +80,6 @@ def short_name(processor: str) -> str:
     return re.sub(r"^(NVIDIA|AMD) (GeForce )?|(-SXM4-80GB| 80GB HBM3)$", "", processor)
 
 
-def short_count(number: float) -> str:
-    """All digits below a million if it is whole, else three of them with a letter, 8.03B; from 1e15 up a power of ten."""
-    if number < 10**6 and number == int(number):
-        return f"{int(number):,}"
-    for letter in "TBM":
-        unit = 10 ** POWERS[letter.lower()]
-        if 0.9995 * unit <= number < 999.5 * unit:
-            return f"{number / unit:.3g}{letter}"
-    return f"{number:,.3g}" if number >= 10**6 or number < 1000 else f"{number:,.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use: "4.48 ms", "143.9 days"."""
-    for least, unit in SPANS:
-        if seconds >= least:
-            length = seconds / SECONDS_IN[unit]
-            return f"{length:,.4g} {unit}" if length < 1e6 else f"{length:.3g} {unit}"
-    scale, unit = next((step for step in STEPS if seconds >= step[0]), STEPS[-1])
-    return f"{seconds / scale:.3g} {unit}"
-
-
-def gigabytes(nbytes: float) -> str:
-    """Decimal bytes in the largest unit that they reach: "16.1 GB"."""
-    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
-        if nbytes >= 10**power:
-            size = nbytes / 10**power
-            return f"{size:,.1f} {unit}" if size < 1e6 else f"{size:.3g} {unit}"
-    return f"{nbytes:,.0f} B"
-
-
-def rate(flops_per_s: float) -> str:
-    """FLOP/s with the prefix of datasheets: "989.5 TFLOP/s"."""
-    for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G")):
-        if flops_per_s >= 10**power:
-            return f"{flops_per_s / 10**power:,.4g} {prefix}FLOP/s"
-    return f"{flops_per_s:.3g} FLOP/s"
-
-
 def _dollars(dollars: float) -> str:
     if dollars < 100:
         return f"{dollars:.2f} dollars"
@@ -153,17 +113,17 @@ class TrainingTime:
 
     @property
     def words(self) -> tuple[str, ...]:
-        peak = peak_flops(self.gpu, "bf16")
+        peak = prefixed(peak_flops(self.gpu, "bf16"), "FLOP/s", 4)
         return (
             f"{duration(self.seconds)}, {_dollars(self.dollars)}",
             f"6 × {short_count(self.parameters)} parameters × {short_count(self.tokens)} tokens = {self.flops:.4g} FLOPs.",
-            f"{short_count(self.gpus)} × {short_name(self.gpu)} at {self.mfu:.3g} of {rate(peak)} each, bf16, dense.",
+            f"{short_count(self.gpus)} × {short_name(self.gpu)} at {self.mfu:.3g} of {peak} each, bf16, dense.",
             f"{short_count(self.gpu_hours)} GPU-hours. Tokens for each parameter: {self.tokens / self.parameters:,.4g}.",
         )
 
 
 def training_time(parameters, tokens, gpu: str, gpus, mfu, dollars_per_hour) -> TrainingTime:
-    """How long and how dear a run is by 6 N D, at a utilisation of `mfu` of the dense bf16 peak.
+    """Duration and cost of a run by 6 N D, at a utilisation of `mfu` of the dense bf16 peak.
 
     parameters, tokens, gpus: counts; gpu: a name in facts.PROCESSORS; dollars_per_hour: of one GPU.
     """
@@ -230,7 +190,7 @@ class Storage:
 
 
 def storage(shape: str | tuple[int, ...], dtype: str, transposed: bool = False, start=0, step=1) -> Storage:
-    """How a new tensor of `shape` lies in memory, seen through a view: its last two axes swapped if `transposed`, then
+    """The memory layout of a new tensor of `shape`, seen through a view: its last two axes swapped if `transposed`, then
     of the last axis every `step`-th element from `start` on.
 
     shape: sizes, or as typed: "4, 6". dtype: a name in napkin.DTYPE_BYTES.
@@ -282,7 +242,7 @@ def _sizes(shape: str | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_contiguous(shape: list[int], stride: list[int]) -> bool:
-    """Whether walking the view in order walks the storage place by place; an axis of one element takes no step."""
+    """Whether the view visits the storage element by element in order; an axis of size 1 does not matter."""
     expected = 1
     for size, step in zip(reversed(shape), reversed(stride), strict=True):
         if size > 1 and step != expected:
@@ -296,7 +256,7 @@ def _is_contiguous(shape: list[int], stride: list[int]) -> bool:
 
 @dataclass(frozen=True)
 class StoredNumber:
-    """What a format holds of a typed number; exact values as fractions, special ones as inf, -inf or nan.
+    """A typed number stored in a format; exact values are fractions, special ones inf, -inf or nan.
 
     bits: of the format alone (tf32: its 19), sign first. below, above: the numbers of the format around the stored one.
     limits: of every format, (smallest, smallest normal, largest).
@@ -314,7 +274,7 @@ class StoredNumber:
 
     @property
     def error(self) -> Fraction | float:
-        """Stored less typed: 0 if both are the same infinity, inf or nan if one is."""
+        """Stored minus typed: 0 if both are the same infinity, inf or nan if one is."""
         if isinstance(self.exact, Fraction) and isinstance(self.stored, Fraction):
             return self.stored - self.exact
         return Fraction(0) if self.stored == self.exact else float(self.stored) - float("inf") * _sign(self.exact)
@@ -423,7 +383,7 @@ def _last(form: NumberFormat) -> int:
 
 
 def _edge(form: NumberFormat) -> Fraction:
-    """What lies above it has overflowed: half a step above the largest number."""
+    """The overflow limit: half a step above the largest number. Larger values overflow."""
     last = _decoded(_last(form), form)
     return last + (last - _decoded(_last(form) - 1, form)) / 2
 
@@ -438,7 +398,7 @@ def _rounded(value: Fraction | float, form: NumberFormat) -> int:
 
 
 def _nearest(value: Fraction | float, form: NumberFormat, cut: bool) -> int:
-    """The code of the nearest number of the format, of two as near the even one; with `cut` of the one below."""
+    """The code of the nearest number of the format, ties to even; with `cut`, of the next one below."""
     beyond = _last(form) + (1 if form.infinities else 0)
     if value == math.inf:
         return beyond
@@ -453,7 +413,7 @@ def _nearest(value: Fraction | float, form: NumberFormat, cut: bool) -> int:
 
 
 def _decoded(code: int, form: NumberFormat) -> Fraction | float:
-    """The number that a code without its sign stands for; code -1 is the number below zero."""
+    """The number with this code, without its sign; code -1 is the number below zero."""
     if code < 0:
         return -_decoded(-code, form)
     if code > _last(form):
@@ -475,7 +435,7 @@ def _limits(form: NumberFormat) -> tuple[float, float, float]:
 
 
 def decimal(value: Fraction | float) -> str:
-    """All digits of a stored number where there are at most 20, else 17 of them and an ellipsis."""
+    """All digits of a stored number if there are at most 20, otherwise 17 of them and an ellipsis."""
     if not isinstance(value, Fraction):
         return str(value)
     exact = Decimal(float(value)).normalize()
@@ -485,7 +445,7 @@ def decimal(value: Fraction | float) -> str:
 
 
 def _scientific(value: Fraction) -> str:
-    """Three digits, also of what no float can hold."""
+    """Three digits, even of numbers outside the range of float."""
     return f"{Decimal(value.numerator) / Decimal(value.denominator):.3g}"
 
 
@@ -521,10 +481,10 @@ class Matmul:
         m, k, n = (short_count(size) for size in self.shape)
         return (
             f"{duration(self.seconds)} at best, bound by {self.bound_by}",
-            f"({m}, {k}) @ ({k}, {n}): 2 m k n = {self.flops:.4g} FLOPs, and {gigabytes(self.nbytes)} moved at the least.",
+            f"({m}, {k}) @ ({k}, {n}): 2 m k n = {self.flops:.4g} FLOPs, and {byte_size(self.nbytes)} moved at the least.",
             f"{self.intensity:,.4g} FLOPs for each byte; {short_name(self.gpu)} in {self.precision} needs "
             f"{self.ridge:,.4g} to be busy.",
-            f"At most {rate(self.attainable)}, {100 * self.attainable / self.peak:.3g} % of the peak.",
+            f"At most {prefixed(self.attainable, 'FLOP/s', 4)}, {100 * self.attainable / self.peak:.3g} % of the peak.",
         )
 
 
@@ -560,7 +520,7 @@ class Parameters:
 
     @property
     def same_as(self) -> str:
-        """The known models of exactly these parts."""
+        """The known models with exactly these parts."""
         return ", ".join(name for name, parts in self.known.items() if parts == self.parts)
 
     @property
@@ -637,7 +597,7 @@ def keys_that_follow(heads, kv_heads, before) -> int | None:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on each GPU by part, for the stage that is set and for all of them; limit: of one GPU."""
+    """Bytes on each GPU by part, for the chosen stage and for all stages; limit: bytes of one GPU."""
 
     model: str
     gpu: str
@@ -661,14 +621,14 @@ class Memory:
 
     @property
     def words(self) -> tuple[str, ...]:
-        gap = gigabytes(abs(self.limit - self.total))
-        card = f"{gigabytes(self.limit)} of one {short_name(self.gpu)}"
+        gap = byte_size(abs(self.limit - self.total))
+        card = f"{byte_size(self.limit)} of one {short_name(self.gpu)}"
         verdict = (
             f"fits into the {card}, {gap} to spare" if self.fits else f"does not fit into the {card}: {gap} too much"
         )
-        split = ", ".join(f"{part} {gigabytes(nbytes)}" for part, nbytes in self.parts.items())
+        split = ", ".join(f"{part} {byte_size(nbytes)}" for part, nbytes in self.parts.items())
         return (
-            f"{gigabytes(self.total)} on each GPU: {verdict}",
+            f"{byte_size(self.total)} on each GPU: {verdict}",
             f"{split[:1].upper()}{split[1:]}.",
             self._advice(),
             "Left out: temporaries, communication buffers, what the allocator wastes.",
@@ -688,7 +648,7 @@ class Memory:
 
 
 def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, recompute: str) -> Memory:
-    """What training one of facts.MODELS takes on each of `gpus`, data-parallel.
+    """Memory for training one of facts.MODELS on each of `gpus`, data-parallel.
 
     recipe: of napkin.RECIPES; stage: of ZeRO, 0 for none; batch: texts on each GPU at once, of `tokens` tokens each;
     recompute: "none", "selective" (no scores of attention are kept) or "full" (a layer's input alone, and one layer whole
@@ -731,7 +691,7 @@ def _activations(shape: ModelShape, recipe: str, batch: int, tokens: int, recomp
 
 @dataclass(frozen=True)
 class Scaling:
-    """A budget of FLOPs shared out between parameters and tokens: at its best, and for a model that is set."""
+    """A budget of FLOPs divided between parameters and tokens: optimally, and for a chosen model."""
 
     gpu: str
     gpus: int

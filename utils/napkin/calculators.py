@@ -21,6 +21,7 @@ from traitlets import Unicode, link
 from utils import napkin
 from utils.facts import FORMATS, MODELS, PRECISIONS, PROCESSORS
 from utils.figures import calculators as figures
+from utils.figures.numbers import byte_size, duration, prefixed, short_count
 from utils.napkin import answers, papers
 
 OWN = "your own"
@@ -28,12 +29,12 @@ A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCE
 NOTE = "Run this cell in JupyterLab or Colab to set it yourself."
 
 
-# What can be set
+# Inputs
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A count or an amount over several powers of `base`: a logarithmic slider, and a box to type in."""
+    """A count or an amount over several powers of `base`: a logarithmic slider and a text box."""
 
     name: str
     label: str
@@ -62,7 +63,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several; options: what is written -> what it stands for."""
+    """A choice; options: label -> value."""
 
     name: str
     label: str
@@ -99,14 +100,14 @@ def _described(label: str, width: str) -> dict:
 
 
 class ScaleControl(widgets.HBox):
-    """A slider and a box that follow each other; what stands in the box is what counts, and is the `value`."""
+    """A slider and a text box that follow each other; the text in the box is the `value`."""
 
     value = Unicode()
 
     def __init__(self, scale: Scale, value: object):
         self.scale, self.step = scale, 0.05 if scale.base == 10 else 1
-        self.place = 0  # of the slider, in steps from its lower end
-        self.stop: Callable[[float], str] = written  # what to write when the slider is moved to a number
+        self.place = 0  # position of the slider, in steps from its lower end
+        self.stop: Callable[[float], str] = written  # the text for a number of the slider
         span = {"min": scale.low, "max": scale.high, "step": self.step}
         described = _described(scale.label, "290px")
         self.slider = widgets.FloatLogSlider(value=1, base=scale.base, readout=False, **span, **described)
@@ -118,14 +119,14 @@ class ScaleControl(widgets.HBox):
         self.value = str(value)
 
     def _write(self, change: dict) -> None:
-        """Write where the slider was moved to. A browser puts it on a step and says so, which is no move."""
+        """Write the slider's number into the box. Ignores a browser's report that it rounded the slider to a step."""
         place = self._place_of(change["new"])
         if place != self.place:
             self.box.value = self.stop(self._there(place))
             self.slider.value = self._there(self.place)  # where it stopped, also if that is where it was
 
     def _follow(self, change: dict) -> None:
-        """Put the slider where the box says, as near as it goes; it stays where that is no number."""
+        """Move the slider as near as possible to the box's number; if the box has no number, leave it."""
         try:
             number = answers.amount(self.scale.name, change["new"])
         except ValueError:
@@ -142,17 +143,17 @@ class ScaleControl(widgets.HBox):
 
 
 def written(number: float) -> str:
-    """Three digits of a slider's number, 8.91B, but powers of two below a million with all of theirs, 131,072."""
+    """A slider's number with three digits, 8.91B; powers of two below a million with all digits, 131,072."""
     exact = number < 10**6 and math.log2(number).is_integer()
-    return answers.short_count(number if exact else float(f"{number:.3g}"))
+    return short_count(number if exact else float(f"{number:.3g}"))
 
 
-# The seven
+# The seven calculators
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A calculator: a pure function, its picture, what is set, and states to start from, the first one at first.
+    """A calculator: a pure function, its picture, its inputs, and named states; it starts in the first.
 
     presets: what each is called -> arguments of `answer`, all of them.
     stop: what to write when an argument's slider is moved to a number, given what is set.
@@ -171,8 +172,8 @@ class Spec:
 
 def _draw_training(answer: answers.TrainingTime):
     seconds = {answers.short_name(gpu): each for gpu, each in answer.seconds_by_gpu.items()}
-    labels = {name: answers.duration(each) for name, each in seconds.items()}
-    caption = f"{answers.short_count(answer.gpus)} of that kind, logarithmic"
+    labels = {name: duration(each) for name, each in seconds.items()}
+    caption = f"{short_count(answer.gpus)} of that kind, logarithmic"
     return figures.times(seconds, labels, answers.short_name(answer.gpu), caption)
 
 
@@ -203,14 +204,14 @@ def _place(value: Fraction | float, near: tuple) -> float | None:
 
 
 def _draw_matmul(answer: answers.Matmul):
-    labels = (f"{answers.rate(answer.attainable)}", f"ridge: {answer.ridge:,.4g}")
+    labels = (prefixed(answer.attainable, "FLOP/s", 4), f"ridge: {answer.ridge:,.4g}")
     point = (answer.intensity, answer.attainable)
     return figures.roofline(answer.roofs, answer.bandwidth, answer.precision, point, labels)
 
 
 def _draw_parameters(answer: answers.Parameters):
     bars = {"yours": answer.parts} | answer.known
-    return figures.shares(bars, {name: answers.short_count(sum(parts.values())) for name, parts in bars.items()})
+    return figures.shares(bars, {name: short_count(sum(parts.values())) for name, parts in bars.items()})
 
 
 def _stop_of_sizes(name: str, number: float, inputs: dict) -> str:
@@ -231,14 +232,14 @@ def _follow_heads(before: dict, now: dict) -> dict:
 def _draw_memory(answer: answers.Memory):
     names = {stage: f"ZeRO stage {stage}" if stage else "no ZeRO" for stage in answer.by_stage}
     bars = {names[stage]: parts for stage, parts in answer.by_stage.items()}
-    ends = {name: answers.gigabytes(sum(parts.values())) for name, parts in bars.items()}
-    limit = f"{answers.short_name(answer.gpu)}: {answers.gigabytes(answer.limit)}"
+    ends = {name: byte_size(sum(parts.values())) for name, parts in bars.items()}
+    limit = f"{answers.short_name(answer.gpu)}: {byte_size(answer.limit)}"
     return figures.memory(bars, names[answer.stage], answer.limit, limit, ends)
 
 
 def _draw_scaling(answer: answers.Scaling):
-    best = f"best: {answers.short_count(answer.best[0])} × {answers.short_count(answer.best[1])}"
-    yours = f"yours: {answers.short_count(answer.parameters)} × {answers.short_count(answer.tokens)}"
+    best = f"best: {short_count(answer.best[0])} × {short_count(answer.best[1])}"
+    yours = f"yours: {short_count(answer.parameters)} × {short_count(answer.tokens)}"
     gpt3 = (napkin.parameter_count(MODELS["GPT-3 175B"]), papers.GPT3_TOKENS)
     you = (answer.parameters, answer.tokens)
     return figures.scaling(answer.flops, answer.best, you, answer.ratio, (best, yours), {"GPT-3": gpt3})
@@ -453,14 +454,14 @@ class State:
 
 
 def find(name: str) -> Spec:
-    """The calculator of that name, or LookupError with all names."""
+    """The calculator with that name. Raises LookupError, with all names, for another."""
     if name not in CALCULATORS:
         raise LookupError(f"no calculator {name!r}: one of {', '.join(CALCULATORS)}")
     return CALCULATORS[name]
 
 
 def state(calculator: str, inputs: dict, name: str = OWN) -> State:
-    """What the calculator says and draws for `inputs`, all of its arguments; nonsense is answered in words."""
+    """The answer and the picture for `inputs`, all of its arguments; for invalid inputs, the reason in words."""
     spec = find(calculator)
     try:
         answer = spec.answer(**inputs)
@@ -470,18 +471,18 @@ def state(calculator: str, inputs: dict, name: str = OWN) -> State:
 
 
 def states(calculator: str) -> list[State]:
-    """The calculator's states that have a name, in order, the first one as it starts."""
+    """The calculator's named states, in order; it starts in the first."""
     return [state(calculator, inputs, name) for name, inputs in find(calculator).presets.items()]
 
 
 def answer_html(words: tuple[str, ...]) -> str:
-    """The words of an answer: what was asked for in bold, then the rest."""
+    """The words of an answer: the result in bold, then the rest."""
     first, *rest = (html.escape(line) for line in words)
     return f"<p><strong>{first}</strong></p>" + (f"<p>{'<br>'.join(rest)}</p>" if rest else "")
 
 
 def picture_html(shown: State) -> str:
-    """The picture as an image that is in the page itself, "" if there is none."""
+    """The picture as an inline image, "" if there is none."""
     if shown.figure is None:
         return ""
     png, size = io.BytesIO(), shown.figure.get_size_inches() * shown.figure.dpi
@@ -495,7 +496,7 @@ def picture_html(shown: State) -> str:
 
 
 class Calculator(widgets.VBox):
-    """The sliders, and below them the answer and its picture, brought up to date whenever something is set."""
+    """The sliders, and below them the answer and its picture, updated after every change."""
 
     def __init__(self, name: str):
         self.spec = find(name)
@@ -530,7 +531,7 @@ class Calculator(widgets.VBox):
 
     @property
     def inputs(self) -> dict:
-        """What is set now, a browser's own rounding taken off."""
+        """The current inputs, without a browser's rounding."""
         values = {name: control.value for name, control in self.controls.items()}
         return {name: round(value, 9) if isinstance(value, float) else value for name, value in values.items()}
 
@@ -541,7 +542,7 @@ class Calculator(widgets.VBox):
         self._tell()
 
     def _set(self, inputs: dict) -> None:
-        """Set all of them, and answer none."""
+        """Set all inputs without computing an answer in between."""
         self.setting = True
         for name, value in inputs.items():
             self.controls[name].value = value

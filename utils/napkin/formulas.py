@@ -1,4 +1,4 @@
-"""The formulas: bytes, FLOPs, parameters, activations, time and cost. Pure arithmetic on numbers, no tensor in sight.
+"""The formulas: bytes, FLOPs, parameters, activations, time and cost. Pure arithmetic on numbers, without tensors.
 
 A FLOP is one addition or multiplication, so that a multiply-add is two. Sizes are whole numbers above zero, and
 whatever can be counted stays an int. Every function raises ValueError, with the value, for anything else.
@@ -12,7 +12,7 @@ from utils.facts import ModelShape
 GB = 10**9  # bytes
 GIB = 2**30  # bytes
 DAY = 86_400  # seconds
-FEW = 10_000  # heads, more than any model has
+FEW = 10_000  # heads; more than any model has
 
 # Bytes of one value, by the name of torch's dtype.
 DTYPE_BYTES = {
@@ -37,7 +37,7 @@ DTYPE_BYTES = {
     "bool": 1,
 }
 
-# Bytes per parameter by what they hold, for the usual ways to train.
+# Bytes per parameter by content, for the usual ways to train.
 RECIPES = {
     "sgd": {"weights": 4, "gradients": 4},
     "momentum": {"weights": 4, "gradients": 4, "momentum": 4},
@@ -47,12 +47,12 @@ RECIPES = {
     "pure bf16": {"weights": 2, "gradients": 2, "momentum": 2, "variance": 2},
 }
 
-# The stage of ZeRO from which each part is shared out; all other parts are the optimizer's, shared from stage 1.
+# The stage of ZeRO from which each part is sharded; all other parts are optimizer state, sharded from stage 1.
 SHARED_FROM = {"weights": 3, "bf16 copies": 3, "gradients": 2}
 
 
 def _whole(**sizes: int | float) -> None:
-    """Refuse what is no whole number above zero."""
+    """Raise ValueError unless every value is a whole number above zero."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name}={value!r} is no whole number: give an int above zero")
@@ -61,7 +61,7 @@ def _whole(**sizes: int | float) -> None:
 
 
 def _positive(**amounts: float) -> None:
-    """Refuse what is no finite number above zero."""
+    """Raise ValueError unless every value is a finite number above zero."""
     for name, value in amounts.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             raise ValueError(f"{name}={value!r}: give a finite number above zero")
@@ -96,7 +96,7 @@ def matmul_flops(m: int, k: int, n: int, batch: int = 1) -> int:
 
 
 def matmul_bytes(m: int, k: int, n: int, bytes_per_value: int) -> int:
-    """Bytes that (m, k) @ (k, n) moves at the least: both factors read once, the product written once."""
+    """The least bytes that (m, k) @ (k, n) moves: both factors read once, the product written once."""
     _whole(m=m, k=k, n=n, bytes_per_value=bytes_per_value)
     return (m * k + k * n + m * n) * bytes_per_value
 
@@ -109,7 +109,7 @@ def mlp_forward_flops(batch: int, sizes: tuple[int, ...]) -> int:
 
 
 def mlp_backward_flops(batch: int, sizes: tuple[int, ...]) -> int:
-    """FLOPs of its backward: twice the forward, less the gradient of the data, which nobody asks for."""
+    """FLOPs of its backward: twice the forward, without the gradient of the data, which is not needed."""
     return 2 * mlp_forward_flops(batch, sizes) - matmul_flops(batch, sizes[0], sizes[1])
 
 
@@ -120,7 +120,7 @@ def arithmetic_intensity(flops: float, nbytes: float) -> float:
 
 
 def ridge_intensity(peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
-    """The FLOPs per byte above which the arithmetic units and no longer the memory limit the rate."""
+    """The FLOPs per byte above which the arithmetic units, not the memory, limit the rate."""
     _positive(peak_flops_per_s=peak_flops_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
     return peak_flops_per_s / bandwidth_bytes_per_s
 
@@ -194,7 +194,7 @@ def parameter_parts(shape: ModelShape) -> dict[str, int]:
 
 
 def parameter_count(shape: ModelShape) -> int:
-    """Parameters in all, a tied table counted once."""
+    """The number of parameters; a tied table counts once."""
     return sum(parameter_parts(shape).values())
 
 
@@ -217,7 +217,7 @@ def attention_flops(layers: int, width: int, tokens: int) -> int:
 def forward_flops(shape: ModelShape, tokens: int, sequences: int = 1) -> int:
     """FLOPs of all matmuls of one forward on `sequences` texts of `tokens` tokens each.
 
-    Attention counts the full square of queries and keys: what is masked is multiplied all the same.
+    Attention counts the full square of queries and keys: masked products are computed too.
     """
     _whole(tokens=tokens, sequences=sequences)
     weights = 2 * tokens * matmul_parameters(shape)
@@ -232,7 +232,7 @@ def backward_flops(shape: ModelShape, tokens: int, sequences: int = 1) -> int:
 def training_flops_6nd(parameters: int, tokens: int) -> int:
     """The rule of thumb for a training run: 2 FLOPs forward and 4 backward, per parameter and token.
 
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1. It leaves out attention (see attention_share).
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1. It ignores attention (see attention_share).
     """
     _whole(parameters=parameters, tokens=tokens)
     return 6 * parameters * tokens
@@ -258,7 +258,7 @@ def kv_cache_bytes(shape: ModelShape, tokens: int, batch: int, bytes_per_value: 
 
 
 def chinchilla_optimal(flops: float, tokens_per_parameter: float = 20) -> tuple[float, float]:
-    """(parameters, tokens) that use up `flops` by 6 N D with that many tokens per parameter.
+    """(parameters, tokens) that spend `flops` by 6 N D at this ratio of tokens per parameter.
 
     Source of the 20: Hoffmann et al. 2022, arXiv:2203.15556, table 3 (Chinchilla itself: 70e9 and 1.4e12).
     """
@@ -268,7 +268,7 @@ def chinchilla_optimal(flops: float, tokens_per_parameter: float = 20) -> tuple[
 
 
 def training_seconds(flops: float, processors: int, peak_flops_per_s: float, mfu: float) -> float:
-    """Seconds that `processors` of that peak each need for `flops` at a utilisation of mfu, between 0 and 1."""
+    """Seconds that `processors`, each with this peak, need for `flops` at a utilisation of mfu, between 0 and 1."""
     _positive(flops=flops, peak_flops_per_s=peak_flops_per_s)
     _whole(processors=processors)
     _share("mfu", mfu)
@@ -276,7 +276,7 @@ def training_seconds(flops: float, processors: int, peak_flops_per_s: float, mfu
 
 
 def compute_budget(seconds: float, processors: int, peak_flops_per_s: float, mfu: float) -> float:
-    """The FLOPs that `processors` of that peak each do in that time at a utilisation of mfu, between 0 and 1."""
+    """The FLOPs that `processors`, each with this peak, compute in that time at a utilisation of mfu, between 0 and 1."""
     _positive(seconds=seconds, peak_flops_per_s=peak_flops_per_s)
     _whole(processors=processors)
     _share("mfu", mfu)
@@ -284,14 +284,14 @@ def compute_budget(seconds: float, processors: int, peak_flops_per_s: float, mfu
 
 
 def cost_dollars(seconds: float, processors: int, dollars_per_hour: float) -> float:
-    """What `processors` cost for that long, each at that price."""
+    """The cost of `processors` for that time, each at that price."""
     _positive(seconds=seconds, dollars_per_hour=dollars_per_hour)
     _whole(processors=processors)
     return seconds / 3600 * processors * dollars_per_hour
 
 
 def mfu(model_flops: float, seconds: float, peak_flops_per_s: float) -> float:
-    """Model FLOPs utilisation: what the model needs (recomputation left out) over what the peak allows in that time."""
+    """Model FLOPs utilisation: the FLOPs of the model (without recomputation) over those of the peak in that time."""
     _positive(model_flops=model_flops, seconds=seconds, peak_flops_per_s=peak_flops_per_s)
     return model_flops / (seconds * peak_flops_per_s)
 
@@ -327,8 +327,8 @@ def state_parts(parameters: int, recipe: str, ranks: int, stage: int) -> dict[st
     _one_of("recipe", recipe, RECIPES)
     _one_of("stage", stage, (0, 1, 2, 3))
     shard = -(-parameters // ranks)  # rounded up
-    held = {part: shard if stage >= SHARED_FROM.get(part, 1) else parameters for part in RECIPES[recipe]}
-    return {part: each * held[part] for part, each in RECIPES[recipe].items()}
+    stored = {part: shard if stage >= SHARED_FROM.get(part, 1) else parameters for part in RECIPES[recipe]}
+    return {part: each * stored[part] for part, each in RECIPES[recipe].items()}
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> int:
@@ -340,17 +340,17 @@ def zero_bytes(parameters: int, ranks: int, stage: int) -> int:
 
 
 def activation_bytes(batch: int, tokens: int, width: int, heads: int, attention: str = "plain") -> int:
-    """Bytes that autograd keeps of one Transformer layer: bias-free, normalised first, GELU, fp32, no dropout.
+    """Bytes that autograd saves for one Transformer layer: bias-free, normalised first, GELU, fp32, no dropout.
 
     16 tensors of batch x tokens x width (input, two norms, q, k, v, merged heads, middle, and 4 + 4 of the feed-forward
-    part), the mean and deviation of two norms; and of attention: "plain" the shares after softmax and the mask, "flash"
-    one number for each row of them.
+    part), the mean and deviation of two norms; and of attention: "plain" the probabilities and the mask, "flash" one
+    number for each row of the probabilities.
     """
     _whole(batch=batch, tokens=tokens, width=width, heads=heads)
     _one_of("attention", attention, ("plain", "flash"))
     rows = batch * heads * tokens
-    kept = 4 * rows * tokens + tokens**2 if attention == "plain" else 4 * rows
-    return 64 * batch * tokens * width + 16 * batch * tokens + kept
+    attention_values = 4 * rows * tokens + tokens**2 if attention == "plain" else 4 * rows
+    return 64 * batch * tokens * width + 16 * batch * tokens + attention_values
 
 
 def korthikanti_bytes_per_layer(
@@ -362,10 +362,10 @@ def korthikanti_bytes_per_layer(
     sequence_parallel: bool = False,
     recompute: str = "none",
 ) -> int:
-    """Bytes per device that a layer with dropout keeps in 16 bits: s b h (34 + 5 a s / h), sharded and recomputed.
+    """Bytes per device of a layer's saved activations in 16 bits: s b h (34 + 5 a s / h), sharded and recomputed.
 
-    tensor_parallel: devices that share the heads and the inner width of each layer; sequence_parallel: and its norms and
-    dropouts. recompute: "selective" keeps no scores of attention, "full" nothing but the layer's input.
+    tensor_parallel: devices that share the heads and the inner width of each layer; sequence_parallel: also its norms and
+    dropouts. recompute: "selective" saves no attention scores, "full" only the layer's input.
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2.
     """
     _whole(sequence=sequence, batch=batch, hidden=hidden, heads=heads, tensor_parallel=tensor_parallel)

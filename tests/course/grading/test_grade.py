@@ -365,6 +365,7 @@ def test_a_folder_taken_for_abandoned_before_it_was_locked_is_not_used(tmp_path,
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, shared):
     folder, out = tmp_path / "in", tmp_path / "out"
@@ -784,7 +785,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_the_workers_of_a_cluster_make_the_same_gradebook_byte_for_byte(tmp_path):
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install -r tests/cluster/requirements.txt")
+    pytest.importorskip("dask", reason="Dask is not installed: tests/course/grading/cluster/requirements.txt")
     (tmp_path / "in").mkdir()
     for number in range(4):
         book = with_cells(load(LAB), {"mine": f"number = {number}"} | ({} if number else {"code-swap": "1 / 0"}))

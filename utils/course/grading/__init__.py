@@ -1,1 +1,1 @@
-"""Grade a folder of submissions. Student code runs in workers that cannot do harm; verdicts are made elsewhere."""
+"""Grade a folder of submissions. Student code runs in sandboxed workers; another process decides the verdicts."""

@@ -1,4 +1,4 @@
-"""Run a submitted notebook as its student would, by papermill: what a worker becomes when a page of the whole is wanted.
+"""Run a submitted notebook as its student would, by papermill, in a worker: for a page of the whole notebook.
 
 `python execute.py IN OUT SECONDS`, in the sandbox: the kernel is reached by sockets in the working folder, since there is no
 network, not even to itself.
@@ -13,14 +13,14 @@ from papermill.exceptions import PapermillExecutionError
 
 
 class LocalKernel(AsyncKernelManager):
-    """A kernel that is talked to through files of the working folder."""
+    """A kernel whose sockets are files in the working folder."""
 
     def __init__(self, **options):
         super().__init__(**options | {"transport": "ipc"})
 
 
 def main(source: str, target: str, seconds: str) -> None:
-    """`target` has the outputs up to where the notebook stopped, if it stopped."""
+    """Write `target`, with outputs up to the point where the notebook stopped."""
     with contextlib.suppress(PapermillExecutionError):
         papermill.execute_notebook(
             source,

@@ -1,4 +1,4 @@
-"""A page for each student: points, what was expected and what came, hints, their code. Nothing of hidden checks."""
+"""A page for each student: points, expected and actual values, hints, their code. Nothing about hidden checks."""
 
 import json
 from html import escape
@@ -18,14 +18,14 @@ th { border-bottom: 1px solid #bbb } img { max-width: 100% }
 
 
 def write_page(out: Path, record: dict, lab: Lab) -> Path:
-    """OUT/feedback/<lab>/<student>.html, made of the record and the lab's own words."""
+    """OUT/feedback/<lab>/<student>.html, from the record and the texts of the lab."""
     path = out / "feedback" / record["lab"] / f"{record['key']}.html"
     gradebook.write_whole(path, page(record, lab))
     return path
 
 
 def write_notebook(out: Path, record: dict, executed: bytes) -> None:
-    """The student's notebook after a run, beside the page; nothing if there is none that is JSON."""
+    """Write the student's executed notebook beside the page; nothing if it is missing or not JSON."""
     try:
         text = executed.decode()
         json.loads(text)

@@ -1,4 +1,4 @@
-"""A clean process that has imported what labs need, and forks from itself, per submission, a judge and its workers.
+"""A clean process that has imported what labs need and, for each submission, forks a judge and its workers.
 
 It never reads a solution, a submission or a seed: what it does not hold, no worker forked from it can find in its memory.
 The judge gets these by a line of its own, reads the lab, and asks here for workers, one after the other.
@@ -36,17 +36,17 @@ WARM = (
     "utils.measure.memory_model",
     "utils.checks.toy_problem",
 )
-JUDGE_MEMORY = 8 << 30  # bytes that a submission's answers may cost its judge
-KNOWN = (  # of the environment: what stood in it when a process began stays in the memory of all that it forks
+JUDGE_MEMORY = 8 << 30  # bytes of memory that the judge of a submission may use
+KNOWN = (  # environment variables that are kept: forked processes inherit the environment in memory
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
     "COURSE_DATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR",
 )  # fmt: skip
-DESCRIPTORS = 4  # at most so many come with one message
+DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
 
 
 def main() -> None:
-    """Serve the one who started this, over standard input, a socket, until it is gone."""
+    """Serve the parent process over standard input, a socket, until it has gone."""
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -54,7 +54,7 @@ def main() -> None:
     for module in WARM:
         importlib.import_module(module)
     half = torch.ones(8, 8, dtype=torch.float16)
-    half @ half  # for this torch asks once what CPU it is on, which a worker, locked in, could not find out
+    half @ half  # makes torch detect the CPU now, which a sandboxed worker could not do
     sandbox.die_with_parent()
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, DESCRIPTORS)
@@ -82,7 +82,7 @@ def _settings(message: bytes) -> tuple[worker.Cage, float]:
 
 
 def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
-    """A judge for what comes over `line`, and its workers; all are gone when this returns."""
+    """Run a judge for the request on `line`, and its workers; all have ended when this returns."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -104,7 +104,7 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
                 keeper.end()
                 with suppress(OSError):
                     worker.remove(own.work)
-            own = cage._replace(work=cage.work / str(number))  # what one has written is not there for the next
+            own = cage._replace(work=cage.work / str(number))  # a worker must not see files of the one before
             own.work.mkdir()
             here, there = socket.socketpair()
             keeper = worker.start(own, there)
@@ -122,7 +122,7 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
 
 
 def _execute(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
-    """A worker that becomes the cage's command, for so long at most; whatever it has started is gone when this returns."""
+    """A worker that becomes the cage's command, for at most this long; everything that it started has ended on return."""
     here, there = socket.socketpair()
     keeper = worker.start(cage, there)
     there.close()
@@ -172,25 +172,25 @@ def _judge(line: socket.socket, zygote: socket.socket) -> None:
 
 
 class Zygote:
-    """The process above, as the trusted side sees it: started once, asked for one submission at a time."""
+    """The fork server, seen from the trusted side: started once, serves one submission at a time."""
 
     def __init__(self):
         self.process: subprocess.Popen | None = None
 
     def grade(self, job: dict, cage: worker.Cage, seconds: float) -> dict:
-        """What the judge says of `job` (see grade.grade_one). protocol.Broken if it came to no end."""
+        """The judge's answer about `job` (see grade.grade_one). protocol.Broken if it does not finish."""
         with self._asked(cage, seconds) as line:
             protocol.send(line, job, seconds)
             return protocol.receive(line, seconds + 5)
 
     def execute(self, cage: worker.Cage, seconds: float) -> None:
-        """Have the cage's command run, to its end or for so long."""
+        """Run the cage's command, to its end or for `seconds`."""
         with self._asked(cage, seconds):
             pass
 
     @contextmanager
     def _asked(self, cage: worker.Cage, seconds: float) -> Iterator[socket.socket]:
-        """A line to the process that does it; at the end all processes of the submission are gone."""
+        """A connection to the process that serves the request; at the end all processes of the submission have ended."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         line, theirs = socket.socketpair()
@@ -222,7 +222,7 @@ class Zygote:
             )
 
     def _wait(self, seconds: float) -> None:
-        """Until the processes of the submission are gone; a zygote that does not say so is ended."""
+        """Wait until the processes of the submission have ended; kill a zygote that does not report this."""
         self.control.settimeout(seconds)
         try:
             if self.control.recv(1) == b".":

@@ -1,4 +1,4 @@
-"""Grade a folder of submissions: what is new, several at a time, each in a sandbox of its own."""
+"""Grade a folder of submissions: the new ones, several at a time, each in its own sandbox."""
 
 import atexit
 import contextlib
@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from utils.course import ROOT
 from utils.course.grading import feedback, gradebook, protocol, sandbox, worker
 from utils.course.grading.fork_server import Zygote
 from utils.course.grading.judge import Patience, isolated
@@ -28,7 +29,7 @@ from utils.course.grading.similar import alike
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.summary import write_summary
 from utils.course.notebooks.lab import Lab, points_of, read_lab
-from utils.data.download import CACHE_NAME, COURSE_ROOT
+from utils.data.download import CACHE_NAME
 
 try:
     import distributed
@@ -36,7 +37,7 @@ except ImportError:
     distributed = None  # only --cluster needs it
 
 CLUSTER_SECONDS = 10
-GRACE = 10.0  # seconds that a judge gets to say what it has reached when the time is up
+GRACE = 10.0  # seconds for a judge to report its results after the time limit
 ENGINE = (
     "sandbox",
     "worker",
@@ -44,12 +45,11 @@ ENGINE = (
     "submission",
     "protocol",
     "fork_server",
-)  # what decides a grade besides the checks
-PRIVATE = (COURSE_ROOT / "solutions", COURSE_ROOT / "tests")
-FOLDERS = f"{CACHE_NAME}-grading-"  # how the names of the folders begin in which submissions are graded
-HELD = "held"  # a file in such a folder, locked for as long as it is graded there
-IN_FLIGHT = 2  # submissions in memory, for each that is being graded
-FIRST_USER, USERS = 1_900_000_000, 64  # where this is root: users that nobody is, so many for each process that grades
+)  # modules that decide a grade, besides the checks
+PRIVATE = (ROOT / "solutions", ROOT / "tests")
+FOLDERS = f"{CACHE_NAME}-grading-"  # prefix of the folders in which submissions are graded
+IN_FLIGHT = 2  # submissions in memory per submission being graded
+FIRST_USER, USERS = 1_900_000_000, 64  # for root: unused user ids, this many for each grading process
 _users = itertools.count()
 
 
@@ -78,7 +78,7 @@ def grade(
     regrade: bool = False,
     executor: Executor | None = None,
 ) -> list[dict]:
-    """Grade what is new in `source`, and write records and tables under `out`. Returns all records of the gradebook.
+    """Grade the new submissions in `source`, and write records and tables under `out`. Returns all records of the gradebook.
 
     executor: where the work is done instead of `jobs` processes here. Raises ValueError for a source without notebooks
     and, with rules.strict, where submissions cannot be isolated.
@@ -115,7 +115,7 @@ def grade(
 
 
 def class_seed(out: Path) -> int:
-    """The secret seed of a gradebook: drawn once, kept beside the grades for whoever may read them."""
+    """The secret seed of a gradebook: drawn once, kept beside the grades for those who may read them."""
     path = out / "seed.json"
     if path.exists():
         return json.loads(path.read_text())["seed"]
@@ -146,7 +146,7 @@ def cluster(address: str) -> tuple[Executor, int]:
 
 
 def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
-    """Each record is written when it comes; only a few submissions are in memory at a time."""
+    """Write each record when it is ready; only a few submissions are in memory at a time."""
     hidden = [str(path.resolve()) for path in (source, out)]
     left = iter(todo)
     with executor or ThreadPoolExecutor(jobs) as pool, tqdm(total=len(todo), unit="submission", disable=None) as bar:
@@ -177,7 +177,7 @@ def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: in
 
 
 def _job(work: Work) -> tuple[bytes, bytes, str]:
-    """What of it goes to whoever grades it: the notebook, the lab, the lab's name."""
+    """The data for the grading process: the notebook, the lab, the lab's name."""
     try:
         raw = work.read() if not work.problem else b""
     except (ValueError, OSError):
@@ -185,11 +185,11 @@ def _job(work: Work) -> tuple[bytes, bytes, str]:
     return raw, work.lab.book.path.read_bytes(), work.lab.name
 
 
-_own = threading.local()  # of each thread its zygote
+_own = threading.local()  # the zygote of each thread
 
 
 def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules) -> dict:
-    """What a judge says of the notebook `raw`. Any machine can do it that has the course; nothing is kept there.
+    """The judge's answer about the notebook `raw`. Runs on any machine that has the course, and stores nothing there.
 
     With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run.
     """
@@ -218,11 +218,11 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for one submission, locked for as long as it is in use, which ends with this process however that ends."""
+    """A folder for one submission, locked while it is in use; the lock ends with this process, even if that is killed."""
     held = None
     while held is None:
         folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
-        held = _hold(folder)  # None: before it was locked another run took it for abandoned
+        held = _hold(folder)  # None: another run removed it as abandoned before it was locked
     try:
         yield folder
     finally:
@@ -232,41 +232,40 @@ def _folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove what killed runs have left: this user's folders of submissions that no process holds any more."""
+    """Remove the leftovers of killed runs: this user's submission folders that no process has locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
-        with contextlib.suppress(OSError):  # another run removes it too
+        with contextlib.suppress(OSError):  # another run may remove it too
             about = folder.lstat()
             mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
-            if mine and (held := _hold(folder, fcntl.LOCK_NB)) is not None:
+            if mine and (held := _hold(folder)) is not None:
                 try:
                     worker.remove(folder)
                 finally:
                     os.close(held)
 
 
-def _hold(folder: Path, how: int = 0) -> int | None:
-    """Lock the folder until the descriptor that comes back is closed; None if it was removed meanwhile, or is held."""
-    try:
-        held = os.open(folder / HELD, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | how)
-        if os.path.samestat(os.fstat(held), os.stat(folder / HELD)):
+def _hold(folder: Path) -> int | None:
+    """Lock the folder until the returned descriptor is closed; None if it is locked, or was removed meanwhile.
+
+    The folder itself is locked. A lock file, such as filelock's, could be made anew in a folder that is just being removed.
+    """
+    with contextlib.ExitStack() as on_error, contextlib.suppress(FileNotFoundError, BlockingIOError):
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        on_error.callback(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held), os.stat(folder)):
+            on_error.pop_all()
             return held
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(held)
     return None
 
 
 def users_of(pid: int) -> range:
-    """Who submissions run as that the process `pid` grades, one for each at a time, where that is root."""
+    """The user ids for submissions that process `pid` grades as root, one for each submission at a time."""
     return range(FIRST_USER + USERS * (pid % 1_000_000), FIRST_USER + USERS * (pid % 1_000_000 + 1))
 
 
 def inputs_seed(seed: int, raw: bytes) -> int:
-    """The seed of the checks' inputs for one submission: handed in anew, it is not asked what the last feedback showed."""
+    """The seed of the checks' inputs for one submission: a resubmission gets other inputs than its last feedback showed."""
     return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest()[:4]) >> 1
 
 
@@ -280,10 +279,10 @@ def _cage(work: Path, hidden: list, rules: Rules) -> worker.Cage:
 
 
 def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> bytes:
-    """The notebook after papermill has run it in the sandbox; b"" if nothing came of it. Its needs are put in `folder`."""
+    """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
-    (start / "course" / "utils").symlink_to(COURSE_ROOT / "utils")
+    (start / "course" / "utils").symlink_to(ROOT / "utils")
     (start / "submission.ipynb").write_bytes(raw)
     program = str(Path(__file__).with_name("execute.py"))
     command = (sys.executable, program, str(start / "submission.ipynb"), result, str(int(rules.patience.cell)))
@@ -301,7 +300,7 @@ def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> byte
 
 
 def _readable(data: str | None) -> list[Path]:
-    """What student code may read: the interpreter and its libraries, the course's own, the data."""
+    """The paths that student code may read: the interpreter and its libraries, the course's modules, the data."""
     given = [
         sys.prefix,
         sys.base_prefix,
@@ -309,7 +308,7 @@ def _readable(data: str | None) -> list[Path]:
         "/lib",
         "/lib64",
         "/etc",
-        COURSE_ROOT / "utils",
+        ROOT / "utils",
         *([data] if data else []),
     ]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
@@ -349,7 +348,7 @@ def _record(work: Work, said: dict, rules: Rules) -> dict:
 
 
 def checks_digest(lab: Lab) -> str:
-    """SHA-256 of what decides a grade besides the submission: the lab's checks and points, and the code that runs them."""
+    """SHA-256 of everything but the submission that decides a grade: checks, points, and the code that runs them."""
     digest = hashlib.sha256()
     for task in lab.tasks:
         for check in task.checks:
@@ -358,7 +357,7 @@ def checks_digest(lab: Lab) -> str:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
         *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
-        *(COURSE_ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
+        *(ROOT / "utils" / "lab" / f"{name}.py" for name in ("ask", "plain_values")),
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -1,29 +1,25 @@
-"""The gradebook: one JSON file for each student and lab, written whole or not at all; tables are made from these alone."""
+"""The gradebook: one JSON file for each student and lab, written atomically; tables come from these alone."""
 
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from utils.data.atomic_write import write_bytes
+
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
-FORMULA = "=+-@＝＋－＠"  # the wide ones too
+FORMULA = "=+-@＝＋－＠"  # full-width characters too
 MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file by this text at once: whoever reads it finds the old one or the new one, after a power cut too.
+    """Replace the file by this text atomically.
 
     Half a character, which JSON can hold and UTF-8 cannot, is written as JSON would: \\ud800.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}.half")
-    with half.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def record_path(out: Path, lab: str, key: str) -> Path:
@@ -36,7 +32,7 @@ def write_record(out: Path, record: dict) -> None:
 
 
 def read_record(path: Path) -> dict | None:
-    """The record in the file; None if there is none, or it is not one of ours."""
+    """The record in the file; None if there is none, or if the file is not a record."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -51,7 +47,7 @@ def records(out: Path) -> list[dict]:
 
 
 def write_tables(out: Path, found: list[dict]) -> None:
-    """gradebook.csv, a table for each lab by task, and what Canvas and Moodle import."""
+    """Write gradebook.csv, a table by task for each lab, and files for import into Canvas and Moodle."""
     labs = sorted({record["lab"] for record in found})
     full = {record["lab"]: record["points"] for record in found}
     by_student: dict[str, dict[str, dict]] = {}
@@ -106,6 +102,6 @@ def _write(path: Path, head: Iterable, rows: Iterable[Iterable]) -> None:
 
 
 def harmless(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula, also where it skips what cannot be seen at its begin."""
+    """The cell, changed so that no spreadsheet reads it as a formula, even after invisible leading characters."""
     begins = isinstance(cell, str) and next((sign for sign in cell if sign.isprintable() and not sign.isspace()), "")
     return f"'{cell}" if begins and begins in FORMULA else cell

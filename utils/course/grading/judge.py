@@ -1,4 +1,4 @@
-"""The verdicts on one submission, reached in a process that student code never enters: it asks, and compares.
+"""The verdicts on one submission, decided in a process that never runs student code: it sends questions and compares.
 
 The checks are those of the lab's solution, run here with a secret seed; the questions in them go to a worker.
 """
@@ -19,9 +19,9 @@ from utils.course.notebooks.lab import Lab, Task, points_of
 from utils.course.notebooks.notebook import Cell
 from utils.lab.ask import Ask, check_names, rebuilt
 
-MESSAGE = 4_000  # characters kept of a message
-FEW = 3  # cells left out one by one
-MOST_TOLD = 100  # cells of which it is kept what they raised
+MESSAGE = 4_000  # characters of a message that are kept
+FEW = 3  # cells that are skipped one by one
+MOST_TOLD = 100  # cells whose exceptions are kept
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check: its points, those earned, and what the student is told if it failed."""
+    """One check: its points, the points earned, and the message for the student if it failed."""
 
     task: str
     check: str
@@ -46,15 +46,15 @@ class Verdict:
 
 
 class Lost(BaseException):
-    """The worker died, hangs or talks nonsense. No check catches it: a check catches Exceptions."""
+    """The worker died, hangs or sends invalid messages. A BaseException, so that no check catches it."""
 
 
 class NotIsolated(Exception):
-    """Nothing of the submission was run."""
+    """No code of the submission was run."""
 
 
 class RemoteAsk(Ask):
-    """Asks the student's code in a worker, started when it is first asked for, and again after it was lost.
+    """Questions the student's code in a worker, which starts at the first question and again after it was lost.
 
     strict: raise NotIsolated rather than run a line of it where it could read or send what it likes.
     """
@@ -69,15 +69,15 @@ class RemoteAsk(Ask):
         strict: bool = False,
     ):
         self.new_worker, self.submission, self.patience, self.strict = new_worker, submission, patience, strict
-        self.until = until  # by time.monotonic(): what is asked later is not answered
+        self.until = until  # by time.monotonic(): later questions are not answered
         self.numbers = random.Random(secret)
         self.worker: socket.socket | None = None
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
-        self.raised: dict[str, tuple] = {}  # cells that raised when they were last run
+        self.raised: dict[str, tuple] = {}  # cells that raised in their last run
         self.isolation: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Have a worker that has run the cells. Lost if none survives even that."""
+        """Start a worker and run the cells in it. Lost if no worker survives that."""
         while self.worker is None:
             self._load()
 
@@ -100,32 +100,38 @@ class RemoteAsk(Ask):
                 raise protocol.Broken("it said something else")
         except (protocol.Broken, Lost) as error:
             worker.close()
-            ours = running is None or running.startswith("given-")  # without the lab's own cells nothing is graded
-            if ours or running in self.skipped or time.monotonic() > self.until:
+            lab_cell = running is None or running.startswith(
+                "given-"
+            )  # without the lab's own cells grading is impossible
+            if lab_cell or running in self.skipped or time.monotonic() > self.until:
                 raise Lost(f"the notebook's cells could not be run: {error}") from error
             self._skip(running, f"this cell was left out: with it the notebook came to no end ({error})")
             return
         self.worker = worker
 
     def _skip(self, name: str, why: str) -> None:
-        """Run no such cell again. A cell can end others, later: after a few, all are left out that are no task's."""
+        """Do not run this cell again. A cell may break later ones: after a few, skip all cells that belong to no task."""
         self.skipped[name] = why
-        own = [each for each, _ in self.submission.cells if not each.startswith(("code-", "given-"))]
-        if len(self.skipped) == FEW and not set(own) <= self.skipped.keys():
-            self.skipped = dict.fromkeys(own, why)
+        student_cells = [each for each, _ in self.submission.cells if not each.startswith(("code-", "given-"))]
+        if len(self.skipped) == FEW and not set(student_cells) <= self.skipped.keys():
+            self.skipped = dict.fromkeys(student_cells, why)
 
     def _run_one(self, worker: socket.socket, name: str) -> None:
-        """Hear that the cell `name` has begun and ended, in these words. Broken for any others."""
+        """Receive the two messages that the cell `name` has begun and ended. Broken for any others."""
         if protocol.receive(worker, self._left(self.patience.cell)) != {"begun": name}:
             raise protocol.Broken("it said something else")
-        said = protocol.receive(worker, self._left(self.patience.cell))
-        if type(said) is not dict or said.pop("ended", None) != name or set(said) not in ({"value"}, {"raised"}):
+        message = protocol.receive(worker, self._left(self.patience.cell))
+        if (
+            type(message) is not dict
+            or message.pop("ended", None) != name
+            or set(message) not in ({"value"}, {"raised"})
+        ):
             raise protocol.Broken("it said something else")
-        if "raised" in said and len(self.raised) < MOST_TOLD:
-            self.raised[name] = _told(said["raised"])
+        if "raised" in message and len(self.raised) < MOST_TOLD:
+            self.raised[name] = _told(message["raised"])
 
     def _left(self, seconds: float) -> float:
-        """So many seconds, or those that are left for the submission. Lost if none are."""
+        """`seconds`, or fewer if the submission has less time left. Lost if it has none."""
         left = self.until - time.monotonic()
         if left <= 0:
             raise Lost("the time for one submission is used up")
@@ -157,19 +163,19 @@ class RemoteAsk(Ask):
 
 
 def isolated(states: dict[str, str]) -> bool:
-    """Whether what the layers of a sandbox came to keeps a submission from files and from the network."""
+    """Whether the sandbox layers that are on keep a submission from files and from the network."""
     return all(states.get(layer) == sandbox.ON for layer in sandbox.ISOLATING)
 
 
 def _told(said: object) -> tuple[tuple[str, ...], str]:
-    """What a worker says was raised, in the form in which lab.described would have said it, whatever came."""
+    """The exception that a worker reports, in the form of lab.described, whatever the worker has sent."""
     if type(said) is tuple and len(said) == 2 and type(said[0]) is tuple and said[0]:
         return tuple(str(kind)[:100] for kind in said[0][:10]), str(said[1])[:MESSAGE]
     return ("RuntimeError",), "an exception that did not say what it is"
 
 
 def judge(lab: Lab, ask: RemoteAsk, seed: int) -> list[Verdict]:
-    """Every check of the lab, in order. The hidden ones are run last, so that no other's message can tell of them."""
+    """Every check of the lab, in order. The hidden ones run last, so that no other check's message can reveal them."""
     pairs = [(task, check) for task in lab.tasks for check in task.checks]
     reached = {
         check.id: _judged(task, check, ask, seed)
@@ -186,7 +192,7 @@ def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
 
 
 def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
-    """ "" if the check passes, else what it says."""
+    """The message of the check, or "" if it passes."""
     try:
         with _stopped_at(ask.until), contextlib.redirect_stdout(io.StringIO()):
             ask.begin()
@@ -200,7 +206,7 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
         return str(error) or "a check failed"
     except NotIsolated:
         raise
-    except Exception as error:  # what the student's code raised, or a value that the check did not foresee
+    except Exception as error:  # raised by the student's code, or by the check at an unexpected value
         asked = "\n".join(getattr(error, "__notes__", []))
         return f"{type(error).__name__}: {error}\n{asked}".strip()
     return ""
@@ -208,7 +214,7 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
 
 @contextlib.contextmanager
 def _stopped_at(until: float):
-    """Lost is raised in the block at that time: an answer can be made to keep the check itself busy."""
+    """Raise Lost in the block at that time: an answer may be made to keep the check itself busy."""
 
     def stop(number, frame):
         raise Lost("the time for one submission is used up")

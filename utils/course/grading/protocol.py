@@ -12,11 +12,11 @@ CHUNK = 1 << 16
 
 
 class Broken(Exception):
-    """What came is no message, too large, too late, or the other side is gone."""
+    """The message is invalid, too large or too late, or the other side has gone."""
 
 
 def send(sock: socket.socket, value, seconds: float | None = None) -> None:
-    """Broken if the other side does not take it in time, or is gone."""
+    """Send a value. Broken if the other side does not read it in time, or has gone."""
     message = plain_values.dump(value)
     sock.settimeout(seconds)
     try:
@@ -26,7 +26,7 @@ def send(sock: socket.socket, value, seconds: float | None = None) -> None:
 
 
 def receive(sock: socket.socket, seconds: float | None = None):
-    """The next value. Broken if it is not whole within `seconds`, however it drips, or is not what plain_values writes."""
+    """The next value. Broken if it is not complete within `seconds`, or not in the form that plain_values writes."""
     until = None if seconds is None else time.monotonic() + seconds
     (size,) = LENGTH.unpack(_exactly(sock, LENGTH.size, until))
     if size > LARGEST:

@@ -16,15 +16,15 @@ from utils.course.grading.submission import LARGEST
 from utils.course.notebooks.lab import Lab
 
 MOST_FILES = 100_000
-MOST_OF_ONE = 50  # notebooks of one student that are looked at
-IS_THIS_LABS = 0.5  # a likeness from which on a file is taken for the lab's
+MOST_OF_ONE = 50  # notebooks read per student
+IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
 MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_\w+?_?")
 
 
 @dataclass(frozen=True)
 class Handed:
-    """One notebook of one student. `id` is the number that the LMS knows the student by, "" if the file names none."""
+    """One notebook of one student. `id` is the student's number in the LMS, "" if the file's name has none."""
 
     student: str
     id: str
@@ -34,7 +34,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Work:
-    """What is graded for one student and one lab. problem: why there is nothing to grade, "" if there is."""
+    """The file to grade for one student and one lab. problem: why there is nothing to grade, or ""."""
 
     student: str
     id: str
@@ -47,7 +47,7 @@ class Work:
 
     @property
     def key(self) -> str:
-        """The student as a file's name: no two share one."""
+        """A unique file name for the student."""
         return file_name(self.student)
 
 
@@ -73,7 +73,7 @@ def works(source: Path, labs: list[Lab]) -> list[Work]:
         ids.setdefault(file.student, set()).add(file.id)
     by_student: dict[str, list[Handed]] = {}
     for file in handed:
-        shared = len(ids[file.student]) > 1  # two people of one name
+        shared = len(ids[file.student]) > 1  # two students with the same name
         by_student.setdefault(f"{file.student} ({file.id})" if shared and file.id else file.student, []).append(file)
     found = [
         _chosen(student, files, lab, alone=len(labs) == 1)
@@ -103,7 +103,7 @@ def _handed(source: Path) -> Iterator[Handed]:
 
 
 def _in_folder(folder: Path, source: Path) -> Iterator[Handed]:
-    """What one student's folder holds; if that is no notebook, one that says so."""
+    """The notebooks in one student's folder; without one, an entry that says so."""
     student, number = _who(folder.name)
     found = False
     for file in sorted(folder.rglob("*")):
@@ -119,12 +119,12 @@ def _in_folder(folder: Path, source: Path) -> Iterator[Handed]:
 
 
 def _in_zip(path: Path, student: str | None, number: str = "") -> Iterator[Handed]:
-    """The notebooks of a zip: of `student`, or of those whom the names of its folders and files tell."""
+    """The notebooks of a zip: of `student`, or of the students named by its folders and files."""
     try:
         if not path.is_file() or (path.is_symlink() and student):
             _refused("a link or a device, not a file")
         members = zipfile.ZipFile(path).infolist()
-    except Exception as error:  # whatever a zip that is none breaks in there
+    except Exception as error:  # an invalid zip can raise any exception
         message = f"the zip cannot be read ({error})"
         yield Handed(student or path.stem, number, path.name, lambda: _refused(message))
         return
@@ -141,11 +141,11 @@ def _in_zip(path: Path, student: str | None, number: str = "") -> Iterator[Hande
 
 
 def _member(path: Path, member: zipfile.ZipInfo) -> bytes:
-    """At most LARGEST + 1 bytes of it, whatever size it says it has."""
+    """At most LARGEST + 1 bytes of it, whatever size it claims."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             return stream.read(LARGEST + 1)
-    except Exception as error:  # the many ways in which packed bytes can be wrong
+    except Exception as error:  # packed bytes can be wrong in many ways
         return _refused(f"the file cannot be unpacked ({error})")
 
 
@@ -163,7 +163,7 @@ def _refused(message: str) -> bytes:
 
 
 def _who(name: str) -> tuple[str, str]:
-    """(student, number in the LMS) by the name of a file or folder."""
+    """(student, number in the LMS) from the name of a file or folder."""
     for pattern in (MOODLE, CANVAS):
         if match := pattern.fullmatch(name):
             return match["name"], match["id"]
@@ -171,7 +171,7 @@ def _who(name: str) -> tuple[str, str]:
 
 
 def _chosen(student: str, files: list[Handed], lab: Lab, alone: bool) -> Work | None:
-    """The file that is this lab's, by the ids of its cells or by its name; any, if only one lab is graded."""
+    """The file for this lab, by the ids of its cells or by its name; any file if only one lab is graded."""
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
     looked = [_looked_at(file, lab) for file in files]
@@ -190,18 +190,18 @@ def _chosen(student: str, files: list[Handed], lab: Lab, alone: bool) -> Work | 
 
 
 def _looked_at(file: Handed, lab: Lab) -> tuple[float, str, str]:
-    """(likeness, digest, why it cannot be read)."""
+    """(likeness, digest, problem with reading it)."""
     raw, problem = b"", ""
     try:
         raw = file.read()
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    likeness = _likeness(raw, file.name, lab) - bool(problem) / 4  # of two files rather the one that can be read
+    likeness = _likeness(raw, file.name, lab) - bool(problem) / 4  # prefer a readable file
     return likeness, hashlib.sha256(raw).hexdigest(), problem
 
 
 def _likeness(raw: bytes, name: str, lab: Lab) -> float:
-    """The share of the lab's cell ids that it has, and 1 more if its name names the lab."""
+    """The share of the lab's cell ids in the file, plus 1 if its name contains the lab's."""
     ids = sum(json.dumps(task.code.id).encode() in raw for task in lab.tasks) if len(raw) <= LARGEST else 0
     number = lab.name.partition("_")[0]
     named = re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", PurePosixPath(name).name) is not None

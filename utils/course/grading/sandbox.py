@@ -1,13 +1,12 @@
-"""Lock the process of a student's code in: what it may read, write, start, use and reach. Linux; each layer best effort.
+"""Sandbox for a student's process: limits what it may read, write, start, use and reach. Linux; each layer best effort.
 
 `unshared` gives it process numbers, a network (an empty one), shared memory and mounts of its own; `locked_in` takes the
-rest away. Both return what each layer came to, "on" or the reason why not, for the gradebook to record.
+rest away. Both return the state of each layer, "on" or the reason why not, which the gradebook records.
 """
 
 import ctypes
 import errno
 import os
-import platform
 import resource
 import signal
 import socket
@@ -18,15 +17,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+try:
+    import pyseccomp
+except (ImportError, RuntimeError, OSError) as error:  # not installed; or it does not find libseccomp.so.2
+    pyseccomp, NO_SECCOMP = None, f"not available: {error} (apt-get install libseccomp2, pip install pyseccomp)"
+
 ON = "on"
 LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "calls", "limits")
-ISOLATING = ("files", "network")  # without these a submission reads what it should not, or calls home
+ISOLATING = ("files", "network")  # without these a submission can read private files or use the network
 PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
 
 # The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-CAPSET = {"x86_64": 126, "aarch64": 91}
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 38, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -37,30 +40,21 @@ READ = 0b1101
 FILE_ONLY = (
     0b1100_0000_0000_0111  # the rights that a file, not a folder, can be given: execute, write, read, truncate, ioctl
 )
-RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are; 16 from version 5 on
+RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # number of rights; 16 from version 5 on
 
-# System calls that no lab needs, by number on x86-64 and on ARM64, and why they are refused.
-REFUSED = {
-    (101, 117), (310, 270), (311, 271), (312, 272), (438, 438),  # looking into other processes: ptrace, process_vm_*, …
-    (319, 279), (447, 447),  # memory that no limit counts: memfd_create, memfd_secret
-    (29, 194), (68, 186), (64, 190), (240, 180), (248, 217), (249, 218), (250, 219),  # what outlives a process: SysV, keys
-    (425, 425), (426, 426), (427, 427), (321, 280), (298, 241), (323, 282),  # other ways in: io_uring, bpf, perf, …
-    (272, 97), (308, 268), (165, 40), (166, 39), (155, 41), (161, 51),  # namespaces and mounts
-    *((number, number) for number in (428, 429, 430, 431, 432, 433, 442)),  # mounts, the newer calls
-}  # fmt: skip
-CLONE, CLONE3, SOCKET = (56, 220), 435, (41, 198)
-ARCHITECTURES = {
-    "x86_64": (0, 0xC000003E),
-    "aarch64": (1, 0xC00000B7),
-}  # which of the numbers; what the kernel calls it
-ANY_NAMESPACE = 0x7E020000  # flags of clone
-OTHER_ABI = 0x40000000  # from here on the numbers are x32's
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of the filter's language
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # where these stand in what it looks at
-ALLOW, FAIL = 0x7FFF0000, 0x00050000  # the call is made; it fails with the error whose number is added
-REFUSE, NO_SUCH_CALL = FAIL + errno.EPERM, FAIL + errno.ENOSYS
-NO_SUCH_SOCKET = FAIL + errno.EOPNOTSUPP  # with which programs, ZeroMQ for one, do without
-MOST_FILES = 20_000  # that one submission may have at a time
+# System calls that no lab needs, and why they are refused.
+REFUSED = (
+    "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd",  # access to other processes
+    "memfd_create", "memfd_secret",  # memory that no limit counts
+    "shmget", "msgget", "semget", "mq_open", "add_key", "request_key", "keyctl",  # objects that outlive a process
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd",  # other ways in
+    "unshare", "setns", "mount", "umount2", "pivot_root", "chroot",  # namespaces and mounts
+    "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",  # mounts, the newer calls
+)  # fmt: skip
+NAMESPACES = tuple(
+    1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)
+)  # flags of clone: mounts, cgroup, UTS, IPC, user, …
+MOST_FILES = 20_000  # of one submission at a time
 
 DEVICES = ((Path("/dev/null"), FILE_ONLY), (Path("/dev/zero"), READ), (Path("/dev/urandom"), READ))
 
@@ -69,7 +63,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use: seconds of CPU time, bytes of memory, of a file and of all, processes, open files."""
+    """Limits of one submission: seconds of CPU time, bytes of memory, of a file and of all, processes, open files."""
 
     cpu: int = 120
     memory: int = 4 << 30
@@ -103,7 +97,7 @@ def mounts_of_its_own(
     """Process 1 of a new namespace: its own /proc and /dev/shm, `hidden` folders empty, `sockets` of others out of reach.
 
     `work` becomes a file system of limits.disk bytes that is gone with the process, however deep or hidden its files are.
-    Where this is root, about to become somebody else, a folder that only root may enter is replaced by one that has nothing
+    If this is root, about to become another user, a folder that only root may enter is replaced by one that has nothing
     but what is `needed` of it, such as an interpreter in root's home.
     """
     safe = MS_NOSUID | MS_NODEV
@@ -147,7 +141,7 @@ def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") 
 
 
 def open_sockets() -> list[Path]:
-    """The sockets in the file system that somebody on this machine listens at, such as a desktop's message bus."""
+    """The sockets in the file system with a listener on this machine, such as a desktop's message bus."""
     try:
         lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:
@@ -159,10 +153,10 @@ def open_sockets() -> list[Path]:
 def locked_in(
     work: Path, readable: Sequence[Path], limits: Limits, user: int, writable: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """Give up being root, more than `limits`, capabilities, files but `readable` ones (`work` and `writable` to write), TCP,
-    and the system calls that no lab needs, other networks' sockets among them.
+    """Drop root, capabilities, TCP, system calls that no lab needs and sockets of other networks; apply `limits`; allow only
+    `readable` files, and writing in `work` and `writable`.
 
-    user: who to become, if this is root. None of it can be taken back, by this process or by any that it starts.
+    user: the user to become, if this is root. Neither this process nor its children can undo any of it.
     """
     states = {"user": _become(user, work)}
     states["limits"] = _limited(limits)
@@ -182,7 +176,7 @@ def _is_socket(path: Path) -> bool:
 
 
 def network_of(states: dict[str, str], sockets: Sequence[Path]) -> str:
-    """What keeps a locked-in process off the network, from what its layers came to: "on", or what it can still reach."""
+    """The state of network isolation, from the states of the layers: "on", or what the process can still reach."""
     if reached := [str(path) for path in sockets if _is_socket(path) and os.access(path, os.W_OK)]:
         return f"{reached[0]} answers whoever asks" + f", and {len(reached) - 1} more" * (len(reached) > 1)
     if ON in (states["namespaces"], states["calls"]):
@@ -191,7 +185,7 @@ def network_of(states: dict[str, str], sockets: Sequence[Path]) -> str:
 
 
 def files_of(states: dict[str, str], readable: Sequence[Path], hidden: Sequence[Path]) -> str:
-    """The same of files: a folder that is to be hidden must not lie in one that may be read, unless it is mounted over."""
+    """The same for files: a hidden folder must not be inside a readable one, unless it is mounted over."""
     inside = [path for path in hidden if any(path.is_relative_to(folder) for folder in readable)]
     return f"{inside[0]} lies in what it may read" if inside and states["mounts"] != ON else states["files"]
 
@@ -202,12 +196,12 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """What this process's children leave behind becomes its own child, to be ended by it."""
+    """Make this process the parent of orphaned descendants, so that it can kill them."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def first_to_be_killed() -> None:
-    """Where memory runs out, the kernel takes this process and its children before all others."""
+    """If memory runs out, the kernel kills this process and its children first."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -245,33 +239,45 @@ def _limited(limits: Limits) -> str:
 
 
 def _drop_capabilities() -> None:
-    """Of the user namespace in which an ordinary user is root in all but name."""
+    """Drop all capabilities of the user namespace, in which an ordinary user is root."""
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
-    libc.syscall(CAPSET.get(platform.machine(), -1), header, bytes(24))
+    libc.capset(header, bytes(24))
+
+
+def _system_call_filter() -> "pyseccomp.SyscallFilter | str":
+    """A seccomp filter that refuses REFUSED, new namespaces and sockets but AF_UNIX; or a text that says why not."""
+    if pyseccomp is None:
+        return NO_SECCOMP
+    refuse = pyseccomp.ERRNO(errno.EPERM)
+    unknown = [name for name in (*REFUSED, "clone3") if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) == -1]
+    if unknown:
+        return f"not available: libseccomp does not know {', '.join(unknown)} (install 2.5.2 or newer)"
+    calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    calls.set_attr(pyseccomp.Attr.ACT_BADARCH, refuse)  # numbers of another ABI: 32-bit, x32
+    for name in REFUSED:
+        calls.add_rule(refuse, name)
+    for flag in NAMESPACES:
+        calls.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    # The flags of clone3 are in memory, which no filter can read: report it as missing, so that libc uses clone.
+    calls.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    # Programs such as ZeroMQ work without a kind of socket that is not supported.
+    other_family = pyseccomp.Arg(0, pyseccomp.NE, socket.AF_UNIX)
+    calls.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), "socket", other_family)
+    return calls
+
+
+CALLS = _system_call_filter()  # made once, in the clean process: a worker only loads it
 
 
 def _filtered() -> str:
-    """Refuse by a seccomp filter, for good: REFUSED, new namespaces, and sockets but those of this machine."""
-    column, architecture = ARCHITECTURES.get(platform.machine(), (-1, 0))
-    if column < 0:
-        return f"the numbers of system calls on {platform.machine()} are not known here"
-    refuse = (RETURN, 0, 0, REFUSE)
-    program = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), refuse]
-    program += [(LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, OTHER_ABI), refuse]
-    for numbers in sorted(REFUSED):
-        program += [(EQUAL, 0, 1, numbers[column]), refuse]
-    program += [
-        (EQUAL, 0, 1, CLONE3),
-        (RETURN, 0, 0, NO_SUCH_CALL),
-    ]  # its flags are out of sight: libc then takes clone
-    program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 5, ANY_NAMESPACE), refuse]
-    program += [(EQUAL, 0, 3, SOCKET[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 1, 0, socket.AF_UNIX)]
-    program += [(RETURN, 0, 0, NO_SUCH_SOCKET), (RETURN, 0, 0, ALLOW)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
-    return (
-        _problem(libc.prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)), 0, 0))
-        or ON
-    )
+    """Load the filter of system calls, for good."""
+    if isinstance(CALLS, str):
+        return CALLS
+    try:
+        CALLS.load()
+    except OSError as error:
+        return str(error)
+    return ON
 
 
 def _landlocked(writable: Sequence[Path], readable: Sequence[Path]) -> dict[str, str]:
@@ -302,7 +308,7 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there need not be allowed
+        return  # a missing path needs no rule
     if not path.is_dir():
         rights &= FILE_ONLY
     libc.syscall(LANDLOCK_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, handle), 0)
@@ -310,5 +316,5 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
 
 
 def _problem(status: int) -> str:
-    """ "" for success, else what the last system call complained of."""
+    """The error text of the last system call, or "" for success."""
     return os.strerror(ctypes.get_errno()) if status < 0 else ""

@@ -1,4 +1,4 @@
-"""Pairs of submissions whose code is alike beyond the starter: for a person to look at, never a verdict.
+"""Pairs of submissions whose code is similar beyond the starter: for a person to review, never a verdict.
 
 Each statement of a task's code is taken without its names, comments and docstrings, and wherever it stands. What the starter
 has too counts nothing, nor does what many of the class wrote.
@@ -13,8 +13,8 @@ from itertools import combinations
 from utils.course.notebooks.lab import Lab
 
 ALIKE = 0.6  # of the weight that either has
-SMALLEST = 30  # nodes of code that a submission has beyond the starter, to be compared at all
-COMMON = 0.3  # the share of a class from which on a statement that so many wrote says nothing
+SMALLEST = 30  # fewest nodes of code beyond the starter for a submission to be compared
+COMMON = 0.3  # a statement that a larger share of the class wrote says nothing
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Pair:
 
 
 def alike(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
-    """The pairs of `codes` (student -> task -> source) that are alike, the likest first."""
+    """The pairs of `codes` (student -> task -> source) that are similar, the most similar first."""
     given = set().union(*(_statements(task.starter) for task in lab.tasks))
     written: dict[str, dict[str, tuple[int, str]]] = {}
     for student, by_task in codes.items():
@@ -76,7 +76,7 @@ def _statements(source: str) -> dict[str, int]:
 
 
 def _kinds(statement: ast.stmt) -> list[str]:
-    """The kinds of its nodes in order, with what is called and how much, but nobody's own names; no statements inside it."""
+    """The kinds of its nodes in order, with called names and numbers, without the student's names and nested statements."""
     kinds, todo = [], [statement]
     while todo:
         node = todo.pop()

@@ -1,4 +1,4 @@
-"""A submission: which cells of a student's notebook are run, with which of the lab's, and what is odd about it."""
+"""A submission: the cells to run from a student's notebook and from the lab, and notes about anything unusual."""
 
 import ast
 import json
@@ -34,11 +34,11 @@ class Submission:
 
 
 class Unreadable(Exception):
-    """What was handed in is no notebook; the text is a sentence for the student."""
+    """The submission is not a notebook; the message is a sentence for the student."""
 
 
 def read_submission(raw: bytes, lab: Lab) -> Submission:
-    """What of the notebook file `raw` is graded for `lab`. Raises Unreadable; everything less is a note."""
+    """What of the notebook file `raw` is graded for `lab`. Raises Unreadable; smaller problems become notes."""
     notes: list[str] = []
     cells = _code_cells(raw, notes)
     ours = {cell.id: cell for cell in lab.book.code}
@@ -108,7 +108,7 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
 def _converted(book: dict) -> dict:
     try:
         return nbformat.convert(nbformat.from_dict(book), 4)
-    except Exception as error:  # whatever an old or invented format breaks in there
+    except Exception as error:  # an old or invented format can raise any exception
         raise Unreadable(
             f"a notebook of format {book['nbformat']} that cannot be converted: save it from Jupyter"
         ) from error
@@ -120,16 +120,18 @@ def _source_of(cell: dict) -> str:
         source = text_of(source)
     if not isinstance(source, str):
         return ""
-    return source[:LONGEST_SOURCE].encode(errors="backslashreplace").decode()  # JSON can hold half a character
+    return (
+        source[:LONGEST_SOURCE].encode(errors="backslashreplace").decode()
+    )  # JSON may contain half of a surrogate pair
 
 
 def python_of(source: str) -> str:
     """A cell as Python: magics and shell lines become calls to get_ipython(), unless it is a very long one."""
     if len(source) > LONGEST_WITH_MAGICS:
-        return source  # each magic in it would be looked for anew, from the begin
+        return source  # the search for each magic would start again from the beginning
     try:
         return TransformerManager().transform_cell(source)
-    except Exception:  # its parser was not made for everything; Python will say what is wrong
+    except Exception:  # its parser cannot handle everything; Python will report the error
         return source
 
 
@@ -156,7 +158,7 @@ def _after_the_checks(lab: Lab) -> set[str]:
 
 
 def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
-    """The student's text of a task: the cell of its id, else those that define what the task asks for."""
+    """The student's code for a task: the cell with its id, or else those that define the task's names."""
     own = [source for name, source in cells if name == task.code.id]
     if own:
         return own[-1]

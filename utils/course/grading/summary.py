@@ -1,4 +1,4 @@
-"""What a lab's grades say of the class: one page with a picture, the hardest task, the commonest failed checks."""
+"""A lab's results for the class: one page with a picture, the hardest task and the most common failed checks."""
 
 import base64
 import io
@@ -49,7 +49,7 @@ def summary(lab: str, records: list[dict], pairs: list[Pair]) -> str:
 
 
 def shares_of_tasks(records: list[dict]) -> dict[str, float]:
-    """task -> points earned in it by all, over points there were."""
+    """task -> points earned by all, divided by the points possible."""
     earned: Counter = Counter()
     possible: Counter = Counter()
     for record in records:
@@ -60,7 +60,7 @@ def shares_of_tasks(records: list[dict]) -> dict[str, float]:
 
 
 def failed(records: list[dict]) -> list[tuple[str, int, str]]:
-    """(check, by how many it was failed, the commonest line of the message), the commonest first."""
+    """(check, number of students who failed it, the most common line of the message), the most common first."""
     said: dict[str, Counter] = {}
     for record in records:
         for check in record["checks"] if not record["problem"] else ():

@@ -1,6 +1,6 @@
-"""The process that holds a student's code, and the one that keeps it: forked from a clean process, locked in, ended whole.
+"""The worker process, which runs a student's code, and its keeper: forked from a clean process, sandboxed, killed together.
 
-It runs the notebook's cells in a plain namespace and then answers questions. Nothing it says is believed beyond that.
+It runs the notebook's cells in a plain namespace and then answers questions. Nothing else that it says is trusted.
 """
 
 import os
@@ -23,10 +23,10 @@ import torch
 from utils.course.grading import protocol, sandbox
 from utils.lab.ask import described, evaluate
 
-LOOK_SECONDS = 0.2  # between two looks at what a worker and all that it has started use
+LOOK_SECONDS = 0.2  # between two measurements of what a worker and its children use
 TICKS = os.sysconf("SC_CLK_TCK")
 CHUNK = 1 << 20
-LONGEST_TEXT = 2_000  # characters of an exception's text that leave
+LONGEST_TEXT = 2_000  # characters of an exception's text that are sent
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -60,26 +60,26 @@ def start(cage: Cage, conversation: socket.socket) -> "Keeper":
     if pid:
         theirs.close()
         return Keeper(pid, ours)
-    try:  # nothing may return from here into the parent's code
+    try:  # must never return into the parent's code
         _keep(cage, conversation, theirs)
     finally:
         os._exit(1)
 
 
 class Keeper(NamedTuple):
-    """The parent of a worker, as its own parent sees it."""
+    """The parent of a worker, seen from its own parent."""
 
     pid: int
     line: socket.socket
 
     def wait(self, seconds: float) -> None:
-        """Until the worker has ended, or so long."""
+        """Wait until the worker has ended, or for `seconds`."""
         ended = os.pidfd_open(self.pid)
         select.select([ended], [], [], seconds)
         os.close(ended)
 
     def end(self, seconds: float = 5.0) -> None:
-        """End the worker and all that it has started."""
+        """Kill the worker and all that it has started."""
         self.line.close()
         until = time.monotonic() + seconds
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
@@ -115,7 +115,7 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket) -> None:
     with suppress(ProcessLookupError):
         os.kill(worker, signal.SIGKILL)
     if alone:
-        os.waitpid(worker, 0)  # process 1 of its namespace: all that it has started ends with it
+        os.waitpid(worker, 0)  # process 1 of its namespace: its children end with it
     else:
         _end_children()
     if cage.result:
@@ -138,7 +138,7 @@ def _within(cage: Cage, root: int, outside: int, spent: dict[int, float]) -> boo
         spent[pid] = sum(map(int, counted[11:13])) / TICKS
         reaped += sum(map(int, counted[13:15])) / TICKS
         used += 1024 * sum(map(int, memory))
-    mounted = os.stat(cage.work).st_dev != os.fstat(outside).st_dev  # then it has a size of its own
+    mounted = os.stat(cage.work).st_dev != os.fstat(outside).st_dev  # then the mount limits its size
     return (
         used <= cage.limits.memory
         and max(sum(spent.values()), reaped) <= cage.limits.cpu
@@ -148,11 +148,11 @@ def _within(cage: Cage, root: int, outside: int, spent: dict[int, float]) -> boo
 
 def _family(root: int) -> list[int]:
     """The processes below `root`, with it; all that /proc shows, where it is the worker's own, which does not show us."""
-    everybody = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     if not os.path.exists("/proc/self"):
-        return everybody
+        return pids
     children: dict[int, list[int]] = {}
-    for pid in everybody:
+    for pid in pids:
         children.setdefault(_parent_of(pid), []).append(pid)
     found = [root]
     for pid in found:
@@ -161,7 +161,7 @@ def _family(root: int) -> list[int]:
 
 
 def _end_children() -> None:
-    """SIGKILL for every child of this process, those that it has just inherited too, until none is left."""
+    """Kill every child of this process, newly inherited ones too, until none is left."""
     while True:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -183,7 +183,7 @@ def _parent_of(pid: int) -> int:
 
 
 def _bytes_in(folder: Path) -> int:
-    """What the files under it occupy; infinity for more than can be told: too many, too deep, or locked away."""
+    """The bytes that the files under it occupy; infinity if they cannot be counted: too many, too deep, or unreadable."""
     total = count = 0
     todo = [str(folder)]
     while todo:
@@ -198,7 +198,7 @@ def _bytes_in(folder: Path) -> int:
                         if entry.is_dir(follow_symlinks=False):
                             todo.append(entry.path)
         except FileNotFoundError:
-            continue  # gone meanwhile
+            continue  # deleted meanwhile
         except OSError:
             return sys.maxsize
     return total
@@ -215,7 +215,7 @@ def _bring_out(cage: Cage, outside: int) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder however deep it is, and whatever its modes: shutil.rmtree needs an open file for each level."""
+    """Remove a folder of any depth and with any modes; shutil.rmtree needs an open file for each level."""
     number = 0
     while names := os.listdir(folder):
         for name in names:
@@ -260,7 +260,7 @@ def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], socke
     states |= sandbox.locked_in(cage.work, cage.readable, cage.limits, cage.user, writable)
     states["files"] = sandbox.files_of(states, cage.readable, cage.hidden)
     states["network"] = sandbox.network_of(states, sockets)
-    sandbox.die_with_parent()  # changing the user has undone it
+    sandbox.die_with_parent()  # the change of user has reset this
     if cage.command:
         os.execve(cage.command[0], cage.command, dict(os.environ))
     protocol.send(conversation, states)
@@ -269,7 +269,7 @@ def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], socke
 
 def _serve(conversation: socket.socket) -> None:
     namespace: dict = {"__name__": "__main__", "get_ipython": _Shell}
-    given: dict = {}  # what the lab's own cells define, as they left it
+    given: dict = {}  # names that the lab's own cells define, with their values
     while True:
         try:
             request = protocol.receive(conversation)
@@ -296,7 +296,7 @@ def _run(name: str, source: str, namespace: dict) -> None:
 
 
 def _answer(work: Callable, *arguments) -> dict:
-    """{"value": what it returns} or {"raised": what it raised, as it crosses}."""
+    """{"value": its result} or {"raised": its exception, in plain values}."""
     try:
         return {"value": work(*arguments)}
     except BaseException as error:  # also SystemExit: there is no notebook to leave
@@ -308,7 +308,7 @@ def _answer(work: Callable, *arguments) -> dict:
 
 
 class _Shell:
-    """What magics and shell lines reach: a get_ipython() whose every method says that there is no shell here."""
+    """A get_ipython() for magics and shell lines; every method says that there is no shell here."""
 
     def __getattr__(self, name: str):
         raise RuntimeError(f"there is no IPython where notebooks are graded: {name} does nothing here")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from utils.course.lint import lectures
+from utils.course.lint.lectures import tree_of
+from utils.course.mutation.dataflow import called_name
 from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.lab import Lab, points_of, solution_lines
 from utils.course.notebooks.notebook import Cell
@@ -123,7 +125,7 @@ def checks_only_ask(lab: Lab) -> list[str]:
     problems = []
     elsewhere = {name for cell in lab.book.code if not _is_check(lab, cell) for name in _bound_outside_functions(cell)}
     for check in _checks(lab):
-        tree = _tree(check)
+        tree = tree_of(check)
         if tree is None:
             problems.append(f"cell {check.id}: not Python")
             continue
@@ -142,7 +144,7 @@ def checks_expect_something(lab: Lab) -> list[str]:
     """Each check asks and expects, and each visible one is followed by hidden ones only."""
     problems = []
     for check in _checks(lab):
-        called = {lectures.called_name(node) for node in ast.walk(_tree(check) or ast.Module([], []))}
+        called = {called_name(node) for node in ast.walk(tree_of(check) or ast.Module([], []))}
         if not any(name.startswith("expect") for name in called):
             problems.append(f"cell {check.id}: expects nothing")
         if "ask" not in called:
@@ -158,7 +160,7 @@ def tasks_draw_from_the_seed(lab: Lab) -> list[str]:
         if not any(
             isinstance(node, ast.Name) and node.id == "seed"
             for check in task.checks
-            if (tree := _tree(check))
+            if (tree := tree_of(check))
             for node in ast.walk(tree)
         )
     ]
@@ -169,8 +171,8 @@ def questions_name_what_exists(lab: Lab) -> list[str]:
     known = {name for cell in lab.book.code if not _is_check(lab, cell) for name in _bound_outside_functions(cell)}
     problems = []
     for check in _checks(lab):
-        for node in ast.walk(_tree(check) or ast.Module([], [])):
-            if lectures.called_name(node) != "ask" or any(k.arg is None for k in node.keywords):
+        for node in ast.walk(tree_of(check) or ast.Module([], [])):
+            if called_name(node) != "ask" or any(k.arg is None for k in node.keywords):
                 continue
             if not (node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
                 continue  # put together as it runs: the tests ask it across a boundary
@@ -219,7 +221,7 @@ def set_up_makes_the_names_of_checks(lab: Lab) -> list[str]:
     """The cells before the first task bind every name that some check uses."""
     first = lab.tasks[0].prose.index if lab.tasks else len(lab.book.cells)
     made = {name for cell in lab.others if cell.index < first for name in _bound_outside_functions(cell)}
-    used = {n.id for c in _checks(lab) for n in ast.walk(_tree(c) or ast.Module([], [])) if isinstance(n, ast.Name)}
+    used = {n.id for c in _checks(lab) for n in ast.walk(tree_of(c) or ast.Module([], [])) if isinstance(n, ast.Name)}
     return [f"no cell before the first task makes {name}" for name in sorted((used & CHECK_NAMES) - made)]
 
 
@@ -229,7 +231,7 @@ def ends_with_the_students_own(lab: Lab) -> list[str]:
     after = [cell for cell in lab.others if cell.index > last]
     problems = [] if any(c.id.startswith("picture-") for c in after) else ["no cell picture-… after the last task"]
     line = [cell for cell in after if cell.id == "your-line"]
-    if not line or not any(isinstance(node, ast.FormattedValue) for node in ast.walk(_tree(line[0]))):
+    if not line or not any(isinstance(node, ast.FormattedValue) for node in ast.walk(tree_of(line[0]))):
         problems.append("no cell your-line that prints something of this run")
     return problems
 
@@ -262,7 +264,7 @@ def _is_check(lab: Lab, cell: Cell) -> bool:
 
 def _definitions(cell: Cell) -> list[ast.stmt]:
     """Functions and classes at the top of a cell, and the methods of the classes."""
-    top = [n for n in (_tree(cell) or ast.Module([], [])).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    top = [n for n in (tree_of(cell) or ast.Module([], [])).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     methods = [n for c in top if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
     return top + methods
 
@@ -288,7 +290,7 @@ def _bound(tree: ast.AST) -> Iterator[str]:
 
 def _bound_outside_functions(cell: Cell) -> Iterator[str]:
     """The names that a cell leaves behind."""
-    todo: list[ast.AST] = list((_tree(cell) or ast.Module([], [])).body)
+    todo: list[ast.AST] = list((tree_of(cell) or ast.Module([], [])).body)
     while todo:
         node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -296,10 +298,6 @@ def _bound_outside_functions(cell: Cell) -> Iterator[str]:
         elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             yield from _bound(ast.Module([node], [])) if isinstance(node, ast.alias | ast.Name) else ()
             todo.extend(ast.iter_child_nodes(node))
-
-
-def _tree(cell: Cell) -> ast.Module | None:
-    return lectures.tree_of(cell)
 
 
 RULES = (

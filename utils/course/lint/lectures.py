@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from utils.course.mutation.dataflow import called_name
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
 from utils.course.notebooks.notebook import CLAIM, Cell, Claim, Lecture
@@ -117,13 +118,6 @@ def _can_be_false(test: ast.expr) -> bool:
         same = ast.dump(test.left) == ast.dump(test.comparators[0])
         return not same or any(isinstance(n, ast.Call) for n in ast.walk(test))
     return True
-
-
-def called_name(node: ast.expr) -> str:
-    """The last name of the function that an expression calls, "" if it is no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
 # Tags

@@ -1,6 +1,6 @@
-"""Who uses whose names: which later cells of a lecture notice when one statement of a cell changes.
+"""Data flow between cells, by names: which later cells of a lecture a changed statement can affect.
 
-Names are all that is looked at. What cells hand on in other ways (random streams, files, global switches) is not seen.
+Only names are followed. Other links between cells (random streams, files, global switches) are not seen.
 """
 
 import ast
@@ -19,7 +19,7 @@ class Use:
         self.needs: set[str] = set()
         self.binds: set[str] = set()
         self.changes: set[str] = set()  # x in x.zero_(), x[0] = 1, train(x)
-        self._inside: set[str] = set()  # what functions load when they are called, after the whole cell ran
+        self._inside: set[str] = set()  # names that functions load when called, after the whole cell has run
         for statement in body:
             self._statement(statement)
         self.needs |= self._inside - self.binds
@@ -72,7 +72,7 @@ def _globals_of(node: ast.stmt) -> tuple[set[str], set[str]]:
     """The global names that a statement loads and stores, those inside functions and comprehensions included."""
     module = ast.fix_missing_locations(ast.Module([node], []))
     codes, loads, stores = [compile(module, "<names>", "exec", dont_inherit=True)], set(), set()
-    for code in codes:  # grows while it is read
+    for code in codes:  # the list grows during the loop
         for name, operation in _operations(code):
             if operation in LOADS:
                 loads.add(name)
@@ -114,6 +114,13 @@ def root_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def called_name(node: ast.AST) -> str:
+    """The last name of the function that a call calls, y for x.y(); "" for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
 def imported(trees: Iterable[ast.Module]) -> set[str]:
     """The names that import statements anywhere in `trees` bind."""
     return {
@@ -126,7 +133,7 @@ def imported(trees: Iterable[ast.Module]) -> set[str]:
 
 
 def touched_by(tree: ast.Module, statement: ast.stmt, fixed: set[str]) -> set[str]:
-    """The names after a cell whose values may differ when its top-level `statement` changes; never those `fixed`."""
+    """The names whose values after the cell may differ if its top-level `statement` changes, except those in `fixed`."""
     uses = {id(node): Use([node]) for node in tree.body}
     start = uses[id(statement)]
     names = (start.binds | start.changes) - fixed
@@ -160,7 +167,7 @@ def users(cells: list[list[Use]], start: int, names: set[str], fixed: set[str], 
 def with_their_needs(uses: list[Use], start: int, wanted: Iterable[int], proofs: set[int]) -> list[int]:
     """The cells from `start` on that must run for those in `wanted` to run, in order, the wanted ones included.
 
-    What `proofs` do to objects that they did not make is left out: no later cell leans on it.
+    What `proofs` do to objects that they did not make is left out: no later cell depends on it.
     """
     wanted, needs, cells = set(wanted), set(), []
     for index in range(len(uses) - 1, start - 1, -1):

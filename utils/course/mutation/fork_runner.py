@@ -1,10 +1,10 @@
-"""Run the cells of a lecture once, and at some of them forks that go on with changed code instead.
+"""Run the cells of a lecture once, and at some cells fork a process that continues with changed code.
 
     python -m utils.course.mutation.fork_runner < PLAN
 
 executes `cells` in order in this process. Before the cell that a trial names it forks: the child executes the trial's
-source in the cell's place, then the cells that the trial lists, and says how that ended; the parent has not seen the
-change, and finds its folder of temporary files as it was. One trial runs at a time. The plan is JSON:
+source in the cell's place, then the cells that the trial lists, and reports how that ended. The parent does not see the
+change, and its folder of temporary files is restored. One trial runs at a time. The plan is JSON:
 
     {"cells": [{"id", "source"}], "trials": [{"trial", "at", "source", "lines", "then", "limit"}], "trials_only", "memory",
      "not_verified"}
@@ -14,9 +14,9 @@ changed statement; limit in seconds; memory in bytes that a trial may allocate. 
 and for each trial. With trials_only the run ends with the last trial. A cell that prints a line that starts with
 not_verified says that its proof cannot run here.
 
-A trial is killed by an assert, or it survives, or it crashes; it is stillborn if Python or torch refuses the changed
-statement itself (a wrong type, a bad value) or, there or later on, a size that does not fit its neighbours: then there is
-no value that an assert could look at.
+A trial is killed by an assert, or it survives, or it crashes. It is stillborn if Python or torch refuses the changed
+statement itself (a wrong type, a bad value), or if there or later a size does not match: then there is no value that an
+assert could check.
 
 Cells are executed by plain `exec`, without IPython: an assert says the same there, and a fork of a process without
 a kernel's threads is safe. torch's backward works in the child (torch renews its engine there). What does not work is a
@@ -46,18 +46,18 @@ KILLED, CRASHED, STILLBORN, SURVIVED = "killed", "crashed", "stillborn", "surviv
 TESTING = tuple(str(Path(importlib.util.find_spec(name).origin).parent / "testing") for name in ("torch", "numpy"))
 DETECTORS = str(Path(__file__).parents[2] / "checks")
 CELL = "<cell "
-UNFIT = re.compile(  # what torch and einops say of sizes that do not fit each other
+UNFIT = re.compile(  # messages of torch and einops about sizes that do not match
     r"shapes cannot be multiplied|must match (?:the|existing) size|must match except|is invalid for input of size"
     r"|Expected size for first two dimensions|[Ss]hape mismatch|size mismatch|does not broadcast|expected input\[.* channels"
     r"|to match target batch_size|Dimension out of range|normalized_shape|must be divisible|should contain \d+ elements"
     r"|Target \d+ is out of bounds|out of bounds for dimension|index out of range in self|of size .* to a tensor of size"
     r"|split_sizes to sum exactly"
 )
-GRACE = 2.0  # seconds after its limit until a trial that blocks its own alarm is killed
+GRACE = 2.0  # seconds after the limit at which a trial that blocks its alarm is killed
 
 
 class Workspace:
-    """The folder in which everything runs, temporary files included; a trial finds it as the cells left it."""
+    """The working folder of all runs, with temporary files. Each trial starts with it as the cells left it."""
 
     def __init__(self, folder: Path):
         self.folder, self.copy = folder / "work", folder / "copy"
@@ -65,14 +65,14 @@ class Workspace:
         self._kept: dict = {}
 
     def keep(self) -> None:
-        """Copy the folder as it is, if it differs from the copy."""
+        """Update the copy if the folder differs from it."""
         if self._looks() != self._kept:
             shutil.rmtree(self.copy, ignore_errors=True)
             shutil.copytree(self.folder, self.copy, symlinks=True, ignore=_no_files)
             self._kept = self._looks()
 
     def put_back(self) -> None:
-        """Make the folder what keep() saw. Its path stays the same, since the lecture's variables hold it."""
+        """Restore the folder to what keep() copied, at the same path, which the lecture's variables may hold."""
         if self._looks() == self._kept:
             return
         for entry in {self.folder / path.relative_to(self.folder).parts[0] for path in self._files()}:
@@ -91,12 +91,12 @@ class Workspace:
 
 
 def _no_files(folder: str, names: list[str]) -> set[str]:
-    """What is no lecture's: the sockets of multiprocessing, and the folders that it keeps them in."""
+    """Ignored: the sockets of multiprocessing and their folders."""
     return {name for name in names if name.startswith("pymp-") or Path(folder, name).is_socket()}
 
 
 def try_out(trial: dict, steps: list[tuple[str, str]], namespace: dict, memory: int) -> dict:
-    """Fork, and execute `steps`, (cell id, source) each, in the child; how that ended."""
+    """Fork, and execute `steps`, (cell id, source) each, in the child; returns how that ended."""
     reading, writing = os.pipe()
     process, began = os.fork(), time.monotonic()
     if process == 0:
@@ -107,7 +107,7 @@ def try_out(trial: dict, steps: list[tuple[str, str]], namespace: dict, memory: 
         if time.monotonic() - began > trial["limit"] + GRACE:
             _kill_group(process)
         time.sleep(0.002)
-    _kill_group(process)  # workers that it left; its number is not free before waitpid
+    _kill_group(process)  # its leftover workers; the group id is not reused before waitpid
     _, status = os.waitpid(process, 0)
     seconds, said = time.monotonic() - began, b""
     with contextlib.suppress(BlockingIOError):
@@ -129,9 +129,9 @@ def _ending(status: int, seconds: float, limit: float) -> str:
 
 
 def _be_a_trial(trial: dict, steps, namespace: dict, memory: int, writing: int) -> None:
-    """The child's whole life; it does not return."""
+    """Run the child; never returns."""
     try:
-        os.setsid()  # a group of its own, so that its workers can be ended with it
+        os.setsid()  # its own process group, so that its workers can be killed with it
         os.dup2(1, 2)  # both are silent
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, trial["limit"])
@@ -149,7 +149,7 @@ _LINUX = sys.platform == "linux"
 
 
 def _outcome(steps, namespace: dict, changed: range) -> tuple[str, str]:
-    """How the steps end, and what was raised in which cell. The first step is the changed cell, with the lines `changed`."""
+    """How the steps end, and the exception with its cell. The first step is the changed cell, with the lines `changed`."""
     for name, source in steps:
         try:
             execute(name, source, namespace)
@@ -172,7 +172,7 @@ def by_an_assert(error: BaseException) -> bool:
 
 
 def execute(name: str, source: str, namespace: dict) -> None:
-    """Execute one cell; its source can be looked up, as inspect.getsource does."""
+    """Execute one cell, with its source registered for inspect.getsource."""
     filename = f"{CELL}{name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(ast.parse(source, filename), filename, "exec", dont_inherit=True), namespace)
@@ -186,7 +186,7 @@ def _only_this_machine(host, *args, _look_up=socket.getaddrinfo, **options):
 
 def run(plan: dict, workspace: Workspace, tell) -> None:
     """Execute the plan in this process; `tell` gets the dicts that are described above."""
-    module = types.ModuleType("__main__")  # what pickle and multiprocessing find, as in a kernel
+    module = types.ModuleType("__main__")  # for pickle and multiprocessing, as in a kernel
     module.display = lambda *things: None
     sys.modules["__main__"] = module
     cells, trials = [(cell["id"], cell["source"]) for cell in plan["cells"]], plan["trials"]
@@ -204,7 +204,7 @@ def run(plan: dict, workspace: Workspace, tell) -> None:
         try:
             with contextlib.redirect_stdout(said):
                 execute(name, source, module.__dict__)
-        except BaseException as problem:  # SystemExit too: the cell is red, and whoever asked must know
+        except BaseException as problem:  # SystemExit too: the cell has failed, and the caller must know
             error = f"{type(problem).__name__}: {problem}"
         unverified = any(line.startswith(plan["not_verified"]) for line in said.getvalue().splitlines())
         seconds = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Small changes of a lecture's code, one at a time, each of which some assert should notice.
+"""Small changes to a lecture's code, one at a time, each of which should make an assert fail.
 
 Changed are numbers (±1, ×2, the sign), operators, dtypes, True and False, and statements (left out). A `*` becomes `//` and
 a number stays of its kind, so that the mutant is another value more often than a type error.
@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from utils.course.mutation.dataflow import Use, imported, root_of, touched_by, users, with_their_needs
+from utils.course.mutation.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
 from utils.course.notebooks.colab_links import is_colab
-from utils.course.notebooks.notebook import Cell, Lecture, source_hash
+from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
 
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
 OPERATORS |= {ast.Pow: "*", ast.MatMult: "*", ast.LShift: ">>", ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&"}
@@ -51,11 +51,11 @@ CONVERSIONS = {"double": "float", "float": "double", "half": "bfloat16", "bfloat
 SHOWN = {"print", "display", "not_verified", "explain_asserts", "Code", "Markdown", "HTML", "sleep"}
 SEEDED = {"default_rng", "RandomState", "Random"}
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal", "raises"}
-# Names of how often something is timed and how long something is waited for.
+# Names of repetitions and waiting times.
 ARRANGED = {"seed", "seeds", "rounds", "repeats", "repetitions", "timeout", "patience", "pause"}
 HOUSEKEEPING = {"close", "flush", "fsync", "rmtree", "cleanup", "collect", "synchronize", "empty_cache", "terminate"}
 HOUSEKEEPING |= {"filterwarnings", "simplefilter", "kill", "join"}
-# Flags that raise or decode, and decide no value.
+# Flags that raise or decode, and do not change a value.
 REFUSALS = {("zip", "strict"), ("run", "check"), ("run", "text"), ("run", "capture_output")}
 KEPT_WRAPPERS = {"raises", "catch_warnings", "redirect_stdout", "redirect_stderr", "suppress"}
 LEFT_OUT_TAGS = {"parameters", "gpu", "full", "compiler"}  # a compiler would run for each change
@@ -69,7 +69,7 @@ class Mutant:
     source: str  # the whole cell, changed
     change: str  # the line's number in the cell and the line, the change marked in it: "3: x = [2 → 4] * y"
     touched: frozenset[str]  # the names after the cell whose values may differ
-    lines: tuple[int, int]  # first and last line of the changed statement, of its head if it has a body
+    lines: tuple[int, int]  # first and last line of the changed statement, or of its head if it has a body
 
     @property
     def cell_hash(self) -> str:
@@ -77,14 +77,14 @@ class Mutant:
 
 
 class Code:
-    """The code of a lecture that proves: its cells but for pictures that nothing needs and Colab's, their trees and names.
+    """The proving code of a lecture: all cells except unused pictures and Colab's, with their trees and names.
 
     Raises ValueError for a cell that is not plain Python.
     """
 
     def __init__(self, lecture: Lecture):
         code = [cell for cell in lecture.code if not is_colab(cell)]
-        trees = {cell.index: _tree(cell) for cell in code}
+        trees = {cell.index: syntax_tree(cell) for cell in code}
         drawn = {cell.index for cell in code if is_picture(cell)}
         needed = set().union(*(Use(trees[c.index].body).needs for c in code if c.index not in drawn))
         self.cells = [cell for cell in code if cell.index not in drawn or Use(trees[cell.index].body).binds & needed]
@@ -131,7 +131,7 @@ class Code:
 
 
 class Words:
-    """The functions that assert, as this lecture calls them."""
+    """The names under which this lecture calls functions that assert."""
 
     def __init__(self, trees: list[ast.Module]):
         self.modules = {"loop_checks", "checks"}
@@ -149,14 +149,14 @@ class Words:
             self.own |= {f.name for f in defined if self.asserts(f)}
 
     def is_check(self, node: ast.AST) -> bool:
-        """Whether the node is an assert itself, in one of its forms."""
+        """Whether the node is an assert statement or a call of a function that asserts."""
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Assert)
-        named = node.func.args[0] if called(node.func) == "getattr" else node.func  # getattr(checks, name)(…)
-        return called(node) in self.functions or root_of(named) in self.modules
+        named = node.func.args[0] if called_name(node.func) == "getattr" else node.func  # getattr(checks, name)(…)
+        return called_name(node) in self.functions or root_of(named) in self.modules
 
     def asserts(self, node: ast.AST) -> bool:
-        return any(self.is_check(inner) or called(inner) in self.own for inner in ast.walk(node))
+        return any(self.is_check(inner) or called_name(inner) in self.own for inner in ast.walk(node))
 
 
 def mutants_of(code: Code, leave_out: set[str]) -> list[Mutant]:
@@ -175,7 +175,7 @@ def _mutants_of_cell(code: Code, position: int) -> Iterator[Mutant]:
     for statement in tree.body:
         touched = touched_by(tree, statement, code.imported)
         if position not in code.asserting and not code.users(position, touched):
-            continue  # shown, or unused: no assert can tell
+            continue  # printed or unused: no assert can notice
         changes = Changes(cell.source, code.words)
         changes.visit_top(statement, tree)
         for start, end, text in changes.found:
@@ -205,7 +205,7 @@ def _statement_at(source: str, line: int) -> tuple[int, int]:
 
 
 def _shape(source: str) -> str:
-    """What two sources share that are the same program; "" for one that is none."""
+    """A text that is equal for two sources of the same program; "" for a source that does not parse."""
     try:
         return ast.dump(ast.parse(source))
     except SyntaxError:
@@ -286,11 +286,11 @@ class Changes(ast.NodeVisitor):
             self._body(handler.body, set())
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts stay as they are."""
+        """Strings are not changed."""
 
     def visit_If(self, node: ast.If) -> None:
         taken = _branch(node.test)
-        if any(called(inner) == "not_verified" for child in node.orelse for inner in ast.walk(child)):
+        if any(called_name(inner) == "not_verified" for child in node.orelse for inner in ast.walk(child)):
             taken = node.body  # the cell ran here, so its condition held
         elif taken is None:
             self.visit(node.test)
@@ -315,7 +315,7 @@ class Changes(ast.NodeVisitor):
             bound |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
     def _leave_out(self, node: ast.stmt, bound: set[str]) -> None:
-        """Leave the statement out, unless that only makes a NameError; `bound`: the names that exist before it."""
+        """Leave the statement out, unless this only causes a NameError; `bound`: the names that exist before it."""
         if isinstance(node, ast.Assign):
             targets = [t for target in node.targets for t in getattr(target, "elts", [target])]
             names = {target.id for target in targets if isinstance(target, ast.Name)}
@@ -331,12 +331,12 @@ class Changes(ast.NodeVisitor):
     def _does_something(self, call: ast.Call) -> bool:
         if self.words.is_check(call) or _is_fixed(call):
             return False
-        return called(call) not in HOUSEKEEPING | self.words.own | {"__init__"}
+        return called_name(call) not in HOUSEKEEPING | self.words.own | {"__init__"}
 
     def _unwrap(self, node: ast.With) -> None:
         """`with torch.no_grad():` becomes `if True:`."""
         item = node.items[0]
-        kept = called(item.context_expr) in KEPT_WRAPPERS or self.words.is_check(item.context_expr)
+        kept = called_name(item.context_expr) in KEPT_WRAPPERS or self.words.is_check(item.context_expr)
         if len(node.items) == 1 and item.optional_vars is None and not kept:
             start, _ = self._span(node)
             self.found.append((start, self._span(item.context_expr)[1], "if True"))
@@ -362,14 +362,14 @@ class Changes(ast.NodeVisitor):
         self.visit(node.func)
         for part in [*node.args, *node.keywords]:
             name = getattr(part, "arg", None)
-            timed = name == "warmup" and called(node).startswith("time_")
-            if not timed and (called(node), name) not in REFUSALS:
+            timed = name == "warmup" and called_name(node).startswith("time_")
+            if not timed and (called_name(node), name) not in REFUSALS:
                 self.visit(part)
 
     def _counted_and_shaped(self, node: ast.Call) -> bool:
         """arange(12).view(3, 4): the sizes change together with the count, since no other change makes a tensor."""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if called(node) not in ("view", "reshape") or called(inner) != "arange" or len(inner.args) != 1:
+        if called_name(node) not in ("view", "reshape") or called_name(inner) != "arange" or len(inner.args) != 1:
             return False
         sizes, count = [_whole(size) for size in node.args], _whole(inner.args[0])
         if None in sizes or count is None or math.prod(sizes) != count:
@@ -438,15 +438,8 @@ class Changes(ast.NodeVisitor):
             self.found.append((start + at.start(), start + at.end(), OPERATORS[type(operator)]))
 
 
-def called(node: ast.AST) -> str:
-    """The last name of the function that a call calls, "" for anything else."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-
-
 def _whole(node: ast.expr) -> int | None:
-    """The value of a positive whole number written out, 12 or 12.0; None for anything else."""
+    """The value of a literal positive whole number, 12 or 12.0; None for anything else."""
     value = node.value if isinstance(node, ast.Constant) else None
     return int(value) if type(value) in (int, float) and value > 0 and value % 1 == 0 else None
 
@@ -455,7 +448,7 @@ def _is_fixed(node: ast.AST) -> bool:
     """Imports, prints, pictures and seeds."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
-    name = called(node)
+    name = called_name(node)
     if not name:
         return False
     one_thread = name == "set_num_threads" and isinstance(node.args[0], ast.Constant)
@@ -487,13 +480,6 @@ def is_picture(cell: Cell) -> bool:
 
 def is_calculator(cell: Cell) -> bool:
     return cell.kind == "code" and cell.id.startswith("calculator-")
-
-
-def _tree(cell: Cell) -> ast.Module:
-    try:
-        return ast.parse(cell.source)
-    except SyntaxError as error:
-        raise ValueError(f"cell {cell.id} is not plain Python ({error}): its code cannot be mutated") from error
 
 
 def _starts_section(cell: Cell) -> bool:

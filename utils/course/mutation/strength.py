@@ -1,15 +1,15 @@
 """Assertion strength: the share of small changes to a lecture's code that make one of its asserts fail.
 
-strength = killed by an assert / (killed + crashed + survived - held equivalent). A mutant whose changed statement Python or
-torch refuses outright, or whose sizes do not fit each other, is stillborn: it has no value that an assert could look at, and
-counts nowhere. One that breaks in any other way has crashed, and counts against the strength.
+strength = killed by an assert / (killed + crashed + survived - judged equivalent). A mutant is stillborn if Python or torch
+refuses the changed statement itself, or if its sizes do not match: it has no value that an assert could check, and does not
+count. A mutant that fails in any other way has crashed, and counts against the strength.
 
 Each mutant runs in a fork from its cell to the end of its section (the next heading), in the short form, on a CPU, under a
-time limit. Proofs do not lean on each other, so of the later cells only those run that depend on a name which the mutant
-touched, and what these need; what is handed on in other ways (a random stream, a global switch) stays unseen, which can only
-lower the strength. A cell that is no proof is shared code: its mutants run on through the asserting cells of later sections
-that depend on them, for SHARED seconds or at least one such cell. Where a cell does not pass unchanged, run in the same
-way, its mutants are not measured.
+time limit. Proofs do not depend on each other, so only those later cells run that depend on a name which the mutant touched,
+and the cells that these need. Other links (a random stream, a global switch) are not followed, which can only lower the
+strength. A cell that is not a proof is shared code: its mutants also run the asserting cells of later sections that depend
+on it, for SHARED seconds or at least one such cell. If a cell fails unchanged, run in the same way, its mutants are not
+measured.
 """
 
 import json
@@ -29,21 +29,21 @@ import torch
 from tqdm import tqdm
 
 from utils.checks.asserts import NOT_VERIFIED
+from utils.course import ROOT
 from utils.course.mutation.dataflow import with_their_needs
 from utils.course.mutation.fork_runner import CRASHED, KILLED, STILLBORN, SURVIVED
 from utils.course.mutation.mutants import Code, Mutant, is_picture, mutants_of
 from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.notebook import Lecture, read, source_hash
 
-ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "tests" / "strength"
 EQUIVALENT = "equivalent.toml"
 SAMPLE = 250  # of which about a fifth are stillborn
-PATIENCE = 5  # a mutant's time limit, in times of what its cells take unchanged
-LEAST = 10.0  # and in seconds, at least
+PATIENCE = 5  # a mutant's time limit, as a multiple of the time of its unchanged cells
+LEAST = 10.0  # the least time limit, in seconds
 SHARED = 10.0
 MEMORY = 6 * 2**30  # bytes that one mutant may allocate
-HEARTBEAT = 30.0  # seconds between two lines of progress where the output is not a terminal
+HEARTBEAT = 30.0  # seconds between two lines of progress if the output is not a terminal
 NOTHING = "–"
 
 
@@ -59,7 +59,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Entry:
-    """A mutant that somebody judged: no assert could tell it from the code as it is."""
+    """A mutant that a person has judged equivalent: no assert could tell it from the original code."""
 
     lecture: str
     cell: str
@@ -364,7 +364,7 @@ def write_result(measured: Measured, path: Path) -> None:
 
 
 def stored(lecture: Lecture, store: Path = STORE) -> str:
-    """What the ledger shows: "83 %", "83 % stale" if the lecture's code has changed since, "–" if nobody measured."""
+    """What the ledger shows: "83 %", "83 % stale" if the lecture's code has changed since, "–" if it was never measured."""
     path = store / f"{lecture.name}.json"
     if not path.exists():
         return NOTHING

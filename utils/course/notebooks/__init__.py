@@ -1,1 +1,1 @@
-"""Notebooks as files: read, tidied, executed, judged; labs and the starters made from them."""
+"""Notebooks as files: reading, tidying, executing and judging them; labs and their starters."""

@@ -1,4 +1,4 @@
-"""The way into Colab: the repository's address, kept once (in pyproject.toml), and what is written from it.
+"""Links to Colab: the repository's address, stored once in pyproject.toml, and the texts generated from it.
 
 That is the cell `colab` of every lecture and lab, a link under its title, and a badge beside its link in the README's table.
 """
@@ -7,12 +7,13 @@ import re
 import tomllib
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.notebooks.notebook import Cell, load, text_of
 from utils.course.notebooks.release import release
-from utils.course.notebooks.tidy import as_bytes, write
+from utils.course.notebooks.tidy import as_bytes
+from utils.data.atomic_write import write_bytes
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # where a notebook lies → where Colab opens it from
+FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # folder of a notebook → folder from which Colab opens it
 CELL = "colab"  # the cell's id
 LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
 BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a link in the README's table
@@ -38,7 +39,7 @@ if "google.colab" in sys.modules:
 
 
 def address_of(root: Path = ROOT) -> str:
-    """The repository's address, "" where none is known yet."""
+    """The repository's address, "" if none is set yet."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return project.get("urls", {}).get("Repository", "")
 
@@ -53,7 +54,7 @@ def is_colab(cell: Cell) -> bool:
 
 
 def title_source(source: str, path: str, address: str) -> str:
-    """The title cell `source` with the link that opens `path`, or without one where there is no address."""
+    """The title cell `source` with the link that opens `path`, or without a link if there is no address."""
     head, rest = (*LINE.sub("", source).split("\n", 1), "")[:2]
     line = f"\n\n[Open in Colab]({colab_address(path, address)})" if address else ""
     return head + line + ("\n" + rest if rest else "")
@@ -65,7 +66,7 @@ def colab_address(path: str, address: str) -> str:
 
 
 def badges(repository: str | None = None, root: Path = ROOT) -> None:
-    """Keep the address of `repository` ("owner/name" on GitHub; "" for none), and write all that follows from it.
+    """Keep the address of `repository` ("owner/name" on GitHub; "" for none), and rewrite every text that contains it.
 
     None leaves the address as it is: a new notebook gets its cell. Raises ValueError for what is no such name.
     """
@@ -82,7 +83,7 @@ def badges(repository: str | None = None, root: Path = ROOT) -> None:
 
 def _keep(repository: str, project: Path) -> None:
     if repository and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", repository):
-        raise ValueError(f"REPO={repository!r} is no repository: name it as owner/name, or leave it empty for none")
+        raise ValueError(f"REPO={repository!r} is not a repository: name it as owner/name, or leave it empty for none")
     text = project.read_text(encoding="utf-8")
     block = f'\n[project.urls]\nRepository = "https://github.com/{repository}"\n' if repository else ""
     head, rest = URLS.sub("", text).split("\n[tool", 1)
@@ -90,7 +91,7 @@ def _keep(repository: str, project: Path) -> None:
 
 
 def _with_colab(book: dict, folder: str, path: str, address: str) -> dict:
-    """The notebook's JSON with its link and its cell brought up to date, or put in."""
+    """The notebook's JSON with its link and its cell inserted or updated."""
     title, *others = book["cells"]
     title = title | {"source": title_source(text_of(title["source"]), path, address).splitlines(keepends=True)}
     source = cell_source(folder, address).splitlines(keepends=True)
@@ -111,5 +112,5 @@ def _badge(path: str, address: str) -> str:
 
 def _write(path: Path, text: bytes) -> None:
     if path.read_bytes() != text:
-        write(path, text)
+        write_bytes(path, text)
         print(f"{path}: written")

@@ -1,4 +1,4 @@
-"""A papermill engine that runs every cell of a lecture, also after a failing one, and says what stopped each.
+"""A papermill engine that runs every cell of a lecture, also after a failing one, and records why each cell stopped.
 
 papermill's own engine stops at the first error, and its exit status is no verdict: it is 0 after sys.exit(0),
 and a notebook whose kernel died says "completed" in every cell. Here each cell that failed, timed out or took
@@ -27,7 +27,7 @@ from traitlets import Any
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
-GRACE = 10.0  # seconds that an interrupted cell has to come back before its kernel is killed
+GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
 
 
 class EveryCellClient(PapermillNotebookClient):
@@ -66,7 +66,7 @@ class EveryCellClient(PapermillNotebookClient):
 
     @run_sync
     async def _interrupt(self) -> bool:
-        """Interrupt the cell. Whether the kernel then answers within GRACE seconds; it is killed if not."""
+        """Interrupt the cell. Returns whether the kernel answers within GRACE seconds; otherwise kills it."""
         await ensure_async(self.km.interrupt_kernel())
         question = self.kc.kernel_info()
         deadline = time.monotonic() + GRACE
@@ -82,7 +82,7 @@ class EveryCellClient(PapermillNotebookClient):
 
 
 class EveryCellEngine(NBClientEngine):
-    """papermill's nbclient engine with EveryCellClient in it."""
+    """papermill's nbclient engine with EveryCellClient as its client."""
 
     @classmethod
     def execute_managed_notebook(

@@ -1,4 +1,4 @@
-"""Read a lab's solution: its tasks, their checks and points. And make the starter of it, the notebook that students open.
+"""Read a lab's solution: its tasks, their checks and points. Make its starter, the notebook that students open.
 
 A task called NAME is these cells, in this order:
 
@@ -28,7 +28,7 @@ from utils.course.notebooks.tidy import tidied
 BEGIN = re.compile(r"(?P<indent>\s*)### BEGIN SOLUTION(?:: (?P<hint>.*\S))?\s*")
 INSTEAD = re.compile(r"\s*### INSTEAD\s*")
 END = re.compile(r"\s*### END SOLUTION\s*")
-MARK = re.compile(r"#\s*#\s*#|(?:BEGIN|END)\s+SOLUTION|#+\s*INSTEAD")  # also one that is misspelled
+MARK = re.compile(r"#\s*#\s*#|(?:BEGIN|END)\s+SOLUTION|#+\s*INSTEAD")  # misspelled ones too
 NAME = re.compile(r"(task|hints|code|check|hidden)-([a-z0-9-]+)")
 
 
@@ -49,28 +49,28 @@ class Task:
 
     @property
     def points(self) -> int:
-        """Of its checks together."""
+        """The points of all its checks."""
         return sum(points_of(cell) for cell in self.checks)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The tasks whose code this one's calls: where they are unsolved, it cannot pass."""
+        """The tasks whose code this task calls: it cannot pass while they are unsolved."""
         return tuple(self.check.raw.get("metadata", {}).get("needs", ()))
 
     @property
     def starter(self) -> str:
-        """What the student's cell holds before the student comes."""
+        """The code in the student's cell before the student edits it."""
         return without_solution(self.code.source)
 
     @property
     def refuses(self) -> bool:
-        """Whether the unsolved code raises NotImplementedError; else it is code that is to be changed."""
+        """Whether the starter raises NotImplementedError; otherwise the student changes working code."""
         return "raise NotImplementedError(" in self.starter
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A solution, read. `others` are the code cells that belong to no task, such as parameters, set-up and pictures."""
+    """A solution, parsed. `others` are the code cells that belong to no task, such as parameters, set-up and pictures."""
 
     book: Lecture
     tasks: tuple[Task, ...]
@@ -98,7 +98,7 @@ def read_lab(path: str | Path) -> Lab:
 
 
 def points_of(check: Cell) -> int:
-    """The points in a check's metadata. ValueError if that is no whole number above 0."""
+    """The points in a check's metadata. ValueError unless they are a whole number above 0."""
     points = check.raw.get("metadata", {}).get("points")
     if type(points) is not int or points < 1:
         raise ValueError(f"cell {check.id}: points {points!r} in its metadata, not a whole number above 0")
@@ -106,7 +106,7 @@ def points_of(check: Cell) -> int:
 
 
 def starter(solution: dict) -> dict:
-    """The JSON of the notebook that students get for that of a solution. ValueError, naming the cell, for bad marks."""
+    """The JSON of the starter, from that of a solution. ValueError, naming the cell, for bad marks."""
     cells = []
     for cell in tidied(solution)["cells"]:
         if "hidden" in cell["metadata"].get("tags", []):
@@ -123,18 +123,18 @@ def starter(solution: dict) -> dict:
 
 def without_solution(source: str) -> str:
     """A cell's code with each solution replaced. Raises ValueError, with the line, for marks that do not pair."""
-    kept: list[str] = []
+    starter: list[str] = []
     for number, line, part, mark in _parts(source):
         if part == "outside":
-            kept.append(line)
+            starter.append(line)
         elif part == "begin" and mark["hint"]:
-            kept.append(f'{mark["indent"]}raise NotImplementedError("{mark["hint"]}")')
+            starter.append(f'{mark["indent"]}raise NotImplementedError("{mark["hint"]}")')
         elif part == "instead" and line.strip():
             text = re.fullmatch(r"(\s*)#(?: (.*))?", line)
             if text is None:
                 raise ValueError(f"line {number}: after ### INSTEAD every line starts with '# ', not {line.strip()!r}")
-            kept.append((text[1] + (text[2] or "")).rstrip())
-    return "\n".join(kept)
+            starter.append((text[1] + (text[2] or "")).rstrip())
+    return "\n".join(starter)
 
 
 def solution_lines(source: str) -> list[str]:

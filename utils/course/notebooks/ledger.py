@@ -1,11 +1,10 @@
-"""The ledger: what an executed lecture proved, claim by claim, and where each verdict comes from.
+"""The ledger: the verdict on each claim of an executed lecture, and the reason for it.
 
 A claim is verified only if its proof ran (it has an execution count), raised nothing, and did not say that it
 could not run here. Everything else is "failed" or "not verified", with the reason.
 """
 
 import json
-import os
 import re
 import textwrap
 from collections import Counter
@@ -15,9 +14,10 @@ from pathlib import Path
 from utils.checks.asserts import NOT_VERIFIED
 from utils.course.notebooks.engine import STOPPED
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
+from utils.data.atomic_write import write_text
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
-WHOLE = "(the whole lecture)"  # stands for a cell where the run broke off
+WHOLE = "(the whole lecture)"  # in place of a cell id if the run ended early
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 WIDTH = 100
 
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Result:
-    """One lecture after its run. `broken` holds (cell id, what it saw) of failing cells that are no proof.
+    """One lecture after its run. `broken` holds (cell id, error) of failing cells that are not proofs.
 
     `strength` is the share of small changes to its code that an assert noticed when that was last measured, in words;
     `elsewhere` what became of each claim on GPUs, by its number, as `receipts.status` says it.
@@ -102,7 +102,7 @@ def trouble(cell: Cell, stopped: str = "not run") -> str:
 
 
 def _explain(error: dict) -> str:
-    """The error's own words; for an assert without any, the line that it stands on."""
+    """The error's message; for an assert without one, its line of code."""
     value = ANSI.sub("", error["evalue"]).strip()
     if error["ename"] == "AssertionError" and value:
         return value
@@ -151,7 +151,7 @@ def rows(results: list[Result], machine: dict) -> list[dict]:
 
 
 def write(path: Path, header: dict, results: list[Result]) -> None:
-    """Write the ledger as JSON, whole or not at all."""
+    """Write the ledger as JSON, atomically."""
     lectures = [
         {
             "lecture": result.name,
@@ -168,13 +168,11 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
     ]
     ledger = {"run": header, "lectures": lectures, "claims": rows(results, header)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    write_text(path, json.dumps(ledger, indent=1, ensure_ascii=False) + "\n")
 
 
 def summary(result: Result) -> str:
-    """One lecture in one line, as it ends."""
+    """The result of one lecture in one line, printed when it ends."""
     counts = [f"{result.count(VERIFIED)} of {len(result.verdicts)} claims verified"]
     counts += [f"{n} {status}" for status in (UNVERIFIED, FAILED) if (n := result.count(status))]
     broken = f", {len(result.broken)} broken cells" if result.broken else ""
@@ -208,7 +206,7 @@ def _line(label: str, results: list[Result], wide: int, strength: str = "") -> s
 
 
 def failures(results: list[Result]) -> str:
-    """Every failing claim with its sentence and what it saw, every broken cell; "" if all is well."""
+    """Every failing claim with its sentence and its error, and every broken cell; "" if there are none."""
     blocks = []
     for result in results:
         blocks += [_block(f"{result.name}, cell {cell}", "", reason) for cell, reason in result.broken]

@@ -1,5 +1,6 @@
 """Read a lecture: its cells, its claims, the proof of each. Nothing here runs anything."""
 
+import ast
 import hashlib
 import json
 import re
@@ -12,7 +13,7 @@ CLAIM = re.compile(r"\*\*(Claim|Folklore) (\d+)\.(\d+)\.\*\*\s*")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell as it stands in the file; `raw` is its JSON object."""
+    """One cell of a file; `raw` is its JSON object."""
 
     index: int
     kind: str  # "markdown", "code" or "raw"
@@ -24,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim and the code cell right after it; `proof` is None where another kind of cell follows."""
+    """One claim and the code cell right after it; `proof` is None if another kind of cell follows."""
 
     lecture: int
     position: int
@@ -44,7 +45,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Lecture:
-    """A notebook, read. `number` is None where the file's name does not start with two digits."""
+    """A notebook, parsed. `number` is None if the file's name does not start with two digits."""
 
     path: Path
     number: int | None
@@ -81,7 +82,7 @@ def read(path: str | Path) -> Lecture:
 
 
 def load(path: Path) -> dict:
-    """The notebook's JSON with its shape checked as far as the course relies on it."""
+    """The notebook's JSON. Checks the parts of its structure that the course relies on."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -100,9 +101,19 @@ def load(path: Path) -> dict:
 
 
 def source_hash(source: str) -> str:
-    """SHA-256 of a cell's source without line endings' kind, trailing blanks and outer blank lines."""
+    """SHA-256 of a cell's source, ignoring the kind of line endings, trailing blanks and outer blank lines."""
     lines = [line.rstrip() for line in source.strip().splitlines()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def syntax_tree(cell: Cell) -> ast.Module:
+    """Raises ValueError for a cell that is not plain Python."""
+    try:
+        return ast.parse(cell.source)
+    except SyntaxError as error:
+        raise ValueError(
+            f"cell {cell.id} is not plain Python ({error}): correct it, without IPython's % and !"
+        ) from error
 
 
 def text_of(value: str | list[str]) -> str:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from utils.course.notebooks.lab import starter
 from utils.course.notebooks.notebook import load
-from utils.course.notebooks.tidy import as_bytes, write
+from utils.course.notebooks.tidy import as_bytes
+from utils.data.atomic_write import write_bytes
 
 
 def release(solutions: Path, labs: Path, *, check: bool = False) -> int:
-    """Write the starter of each notebook in `solutions` to `labs`, say which changed; with `check` only say it.
+    """Write the starter of each notebook in `solutions` to `labs` and report the changed ones; with `check` only report.
 
     Nothing is written if any solution is unfit. Returns 1 if `check` found a difference, or `labs` holds a notebook that no
     solution makes (it is left alone); else 0. Raises ValueError, naming file and cell, for an unfit solution.
@@ -18,7 +19,7 @@ def release(solutions: Path, labs: Path, *, check: bool = False) -> int:
     for name in changed:
         if not check:
             labs.mkdir(exist_ok=True)
-            write(labs / name, made[name])
+            write_bytes(labs / name, made[name])
         print(f"{labs / name}: {'differs from what its solution makes' if check else 'made'}")
     strays = sorted(path for path in labs.glob("*.ipynb") if path.name not in made)
     for path in strays:

@@ -1,11 +1,11 @@
 """Notebooks as they are stored: no outputs, no counts, readable stable ids, one byte-for-byte format."""
 
 import json
-import os
 import re
 from pathlib import Path
 
 from utils.course.notebooks.notebook import CLAIM, load, text_of
+from utils.data.atomic_write import write_bytes
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -13,14 +13,16 @@ METADATA = {
 }
 WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readable id; Colab's random ids mix cases
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-HEX = re.compile(r"[0-9a-f]{8,}")  # what nbformat and JupyterLab invent; eight letters a to f make no word we use
+HEX = re.compile(
+    r"[0-9a-f]{8,}"
+)  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
 PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
 KEPT = ("needs", "points", "tags")  # of a cell's metadata
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
 def tidy(paths: list[Path], *, check: bool = False) -> int:
-    """Rewrite each notebook as it is to be stored and say what changed; with `check` only say it.
+    """Rewrite each notebook in its stored form and report the changes; with `check` only report them.
 
     Returns 1 if `check` found something to change, or a file is not a notebook (it is left alone); else 0.
     """
@@ -35,7 +37,7 @@ def tidy(paths: list[Path], *, check: bool = False) -> int:
         if changes and check:
             status = 1
         elif changes:
-            write(path, as_bytes(tidied(load(path))))
+            write_bytes(path, as_bytes(tidied(load(path))))
         for change in changes:
             print(f"{path}: {change}")
     return status
@@ -66,14 +68,14 @@ def changes_of(path: Path) -> list[str]:
 
 
 def tidied(book: dict) -> dict:
-    """A copy of the notebook's JSON as it is to be stored, with the same cells in the same order."""
+    """A copy of the notebook's JSON in its stored form, with the same cells in the same order."""
     ids = _ids(book["cells"])
     cells = [_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)]
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
 def as_bytes(book: dict) -> bytes:
-    """The notebook as it lies on disk, in nbformat's own layout."""
+    """The bytes of the notebook's file, in nbformat's own layout."""
     return (json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -82,13 +84,6 @@ def readable(name: str) -> bool:
     if not name or len(name) > LONGEST or HEX.fullmatch(name) or UUID.fullmatch(name):
         return False
     return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
-
-
-def write(path: Path, text: bytes) -> None:
-    """Put `text` into the file whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.write_bytes(text)
-    unfinished.replace(path)
 
 
 def _cell(cell: dict, name: str) -> dict:
@@ -105,7 +100,7 @@ def _cell(cell: dict, name: str) -> dict:
 
 
 def _ids(cells: list[dict]) -> list[str]:
-    """One id per cell: claims and proofs by number, other readable ones kept, the rest from the cell's words."""
+    """One id per cell: claims and proofs by number; other readable ids stay; the rest come from the cell's first words."""
     wanted: list[tuple[str, bool]] = []  # (id, whether the claim's number fixes it)
     number = None
     for cell in cells:
@@ -115,7 +110,7 @@ def _ids(cells: list[dict]) -> list[str]:
             wanted.append((f"claim-{claim[2]}-{claim[3]}", True))
         elif number and cell["cell_type"] == "code" and (PROOF.fullmatch(name) or not readable(name)):
             wanted.append((f"proof-{number}", True))
-        else:  # also for a helper cell that stands between a claim and its proof, which a static check reports
+        else:  # includes a helper cell between a claim and its proof, which the linter reports
             wanted.append((name if readable(name) else _from_words(source, cell), False))
         number = f"{claim[2]}-{claim[3]}" if claim else None
     fixed = {name for name, by_number in wanted if by_number}

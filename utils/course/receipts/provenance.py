@@ -1,4 +1,4 @@
-"""What a proof's verdict stands on: its own code, the statements of its lecture that it leans on, the modules it imports.
+"""What a proof's verdict depends on: its own code, the lecture's statements that it uses, the modules it imports.
 
 Each as a hash, so that a verdict kept from another machine can be told from one on code that has changed since. Pictures,
 prose, Colab's cell and statements that a proof does not lean on change none of them.
@@ -6,23 +6,23 @@ prose, Colab's cell and statements that a proof does not lean on change none of 
 
 import ast
 import hashlib
-import subprocess
 from functools import cache
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.mutation.dataflow import Use, with_their_needs
 from utils.course.mutation.mutants import is_calculator, is_picture
 from utils.course.notebooks.colab_links import is_colab
-from utils.course.notebooks.notebook import Cell, Lecture, source_hash
+from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
+from utils.device import git
 
-ROOT = Path(__file__).resolve().parents[3]
-ELSEWHERE = {"course", "figures"}  # parts of utils on which no verdict stands: the machinery, and the pictures
+ELSEWHERE = {"course", "figures"}  # parts of utils that no verdict depends on: the course commands and the pictures
 CODE = ("notebooks", "solutions", "utils")
-COMMITS = 200  # how far back code is looked for
+COMMITS = 200  # how many commits back find_commit searches
 
 
 def needs_of(lecture: Lecture) -> dict[str, str]:
-    """For each claim with a proof, its number and the hash of the statements before the proof that it leans on.
+    """For each claim with a proof, its number and the hash of the earlier statements that the proof uses.
 
     Raises ValueError for a cell that is not plain Python.
     """
@@ -42,12 +42,8 @@ def needs_of(lecture: Lecture) -> dict[str, str]:
 
 def _statements(cell: Cell) -> list[tuple[str, Use]]:
     """The top-level statements of a cell, an import of several names as one for each."""
-    try:
-        body = ast.parse(cell.source).body
-    except SyntaxError as error:
-        raise ValueError(f"cell {cell.id} is not plain Python ({error}): what stands on it is not known") from error
     lines, found = cell.source.splitlines(), []
-    for node in body:
+    for node in syntax_tree(cell).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += [(ast.unparse(one), Use([one])) for one in _one_by_one(node)]
         else:
@@ -63,7 +59,7 @@ def _one_by_one(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
 
 
 def modules_hash(lecture: Lecture) -> str:
-    """Of the modules of utils that a notebook imports, directly or through one another."""
+    """The hash of the modules of utils that a notebook imports, directly or indirectly."""
     proving = (cell for cell in lecture.code if not (is_calculator(cell) or is_colab(cell)))
     trees = [ast.parse(cell.source) for cell in proving]
     wanted = set().union(*map(_imported, trees))
@@ -77,7 +73,7 @@ def modules_hash(lecture: Lecture) -> str:
 
 @cache
 def _module(name: str) -> tuple[str, frozenset[str]]:
-    """The hash of a module, "loop.train" say, and those that it imports; nothing of a name that is no module."""
+    """The hash of a module, "loop.train" say, and of those that it imports; nothing for a name that is not a module."""
     place = ROOT / "utils" / name.replace(".", "/")
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     if not path.is_file():
@@ -116,28 +112,20 @@ def _of_blobs(blobs: dict[str, str]) -> str:
 
 def commit_of(code: str, root: Path) -> dict:
     """{"commit": the newest one or None without a repository, "dirty": whether its code is another one}."""
-    head = (_git(root, "rev-parse", "HEAD") or "").strip()
+    head = git(root, "rev-parse", "HEAD")
     return {"commit": head, "dirty": _code_in(head, root) != code} if head else {"commit": None, "dirty": None}
 
 
 def find_commit(code: str, root: Path) -> dict:
     """{"commit": the newest of the last COMMITS commits that has just this code, "dirty": False}, or None twice."""
-    for commit in (_git(root, "log", f"-{COMMITS}", "--format=%H") or "").split():
+    for commit in (git(root, "log", f"-{COMMITS}", "--format=%H") or "").split():
         if _code_in(commit, root) == code:
             return {"commit": commit, "dirty": False}
     return {"commit": None, "dirty": None}
 
 
 def _code_in(commit: str, root: Path) -> str:
-    """What `code_of` is of the files of a commit."""
-    listed = (_git(root, "ls-tree", "-r", "-z", commit, "--", *CODE) or "").split("\0")
+    """`code_of` for the files of a commit."""
+    listed = (git(root, "ls-tree", "-r", "-z", commit, "--", *CODE) or "").split("\0")
     lines = [line.split("\t", 1) for line in listed if line]
     return _of_blobs({path: words.split()[2] for words, path in lines})
-
-
-def _git(root: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

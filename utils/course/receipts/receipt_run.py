@@ -1,6 +1,6 @@
-"""Run lectures and solutions on the GPU at hand, and keep what came out as a receipt.
+"""Run lectures and solutions on this machine's GPU, and save the results as a receipt.
 
-The receipt is written anew after each notebook, so that nothing is lost when time runs out: the same call goes on where the
+The receipt is rewritten after each notebook, so that nothing is lost when time runs out: the same call continues where the
 last one stopped. What the receipt already has, of the same code and from the same versions, is left alone.
 
 Lectures with proofs for a GPU run one at a time, since some of these compare times; all others share the machine first.
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
+from utils.course import ROOT
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import Lecture, is_lecture, read
 from utils.course.receipts.provenance import code_of, commit_of, find_commit
 from utils.course.receipts.receipts import (
-    ROOT,
     STORE,
     Receipt,
     empty,
@@ -50,13 +50,13 @@ class Certifier:
         self._lock = threading.Lock()
 
     def stop(self) -> None:
-        """Let nothing start any more, and end what runs."""
+        """Start no more notebooks, and end the running ones."""
         self.over.set()
         for worker in list(self.workers):
             worker.kill()  # its kernel notices and ends too
 
     def one(self, book: Lecture) -> None:
-        """Execute a notebook and put what it came to into the receipt; nothing, if time ran out first."""
+        """Execute a notebook and add its result to the receipt, unless time runs out first."""
         if self.over.is_set():
             return
         solution = is_solution(book)
@@ -125,7 +125,7 @@ def certify(
 
 
 def machine(full: bool) -> dict:
-    """Where and when this run is: what `make run` says of it, the driver, CUDA, and the code with its commit."""
+    """The place and time of this run: the header of `make run`, the driver, CUDA, and the code with its commit."""
     code = code_of(ROOT)
     return header_of(full) | {"driver": _driver(), "cuda": torch.version.cuda, "code": code, **commit_of(code, ROOT)}
 
@@ -140,7 +140,7 @@ def _driver() -> str | None:
 
 
 def _so_far(run: dict, out: Path | None) -> Receipt:
-    """The receipt that this run adds to, without anything in it if there is no file yet."""
+    """The receipt that this run adds to; empty if there is no file yet."""
     if out is None and run["device"] != "cuda":
         raise ValueError(
             f"no CUDA GPU here (torch {run['torch']} sees none), so nothing to write a receipt of: call this on a machine "
@@ -157,7 +157,7 @@ def _so_far(run: dict, out: Path | None) -> Receipt:
 
 
 def compares_times(book: Lecture) -> bool:
-    """Whether proofs of the notebook may compare times, which only those for a GPU do: it needs the machine to itself."""
+    """Whether proofs of the notebook may compare times (only those for a GPU do), so that it must run alone."""
     return any(claim.proof and "gpu" in claim.proof.tags for claim in book.claims)
 
 
@@ -179,9 +179,9 @@ def _report(work: Certifier, books: list[Lecture]) -> int:
     red = [book.name for book in books if is_red(receipt, book)]
     parts = [table(receipt, *notebooks()), ledger.failures(results), ledger.unverified(results)]
     if red:
-        parts.append(f"failed: {', '.join(red)}; such runs anew once its code has changed, or with --again")
+        parts.append(f"failed: {', '.join(red)}; these run again when their code has changed, or with --again")
     if left:
-        parts.append(f"left to run, {len(left)} of {len(books)}, the same call goes on there: {', '.join(left)}")
+        parts.append(f"left to run, {len(left)} of {len(books)}, the same call continues there: {', '.join(left)}")
     print("\n" + "\n\n".join(part for part in [*parts, f"receipt {receipt.path}"] if part))
     return 1 if left or red else 0
 
@@ -193,7 +193,7 @@ def notebooks() -> tuple[list[Lecture], list[Lecture]]:
 
 
 def add(paths: list[Path]) -> int:
-    """Put receipts that were written elsewhere into tests/receipts/, each into its GPU's; say what each GPU's comes to.
+    """Merge receipts from other machines into those of their GPUs in tests/receipts/; report the result for each GPU.
 
     A run without a commit, since there was no repository around the code, gets the one that this repository has the same
     code in. Raises ValueError for a file that is no receipt of a GPU.
@@ -201,7 +201,7 @@ def add(paths: list[Path]) -> int:
     found = [read_receipt(path) for path in paths]
     for new in found:
         if any(run["device"] != "cuda" for run in new.runs):
-            raise ValueError(f"{new.path}: written without a GPU, so no receipt of one")
+            raise ValueError(f"{new.path}: written without a GPU, so not a receipt of one")
     for new in found:
         runs = tuple(run if run["commit"] else run | find_commit(run["code"], ROOT) for run in new.runs)
         for run in runs:
@@ -219,7 +219,7 @@ def add(paths: list[Path]) -> int:
 
 
 def update_readme() -> int:
-    """Write what the receipts say today into the README and, lecture by lecture, into the README beside them."""
+    """Write a summary of the receipts into the README and, by lecture, into the README beside them."""
     kept, books = receipts(), notebooks()
     for path, block in ((ROOT / "README.md", readme_block), (STORE / "README.md", page_block)):
         before = path.read_text(encoding="utf-8")

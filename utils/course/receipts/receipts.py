@@ -7,18 +7,18 @@ makes no verdict stale, its own tests hold it; the commit of each run is in the 
 """
 
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.ledger import FAILED, WHOLE, Result, trouble
 from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.provenance import modules_hash, needs_of
+from utils.data.atomic_write import write_text
 
-ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "tests" / "receipts"
 STALE = "stale"
 RUN_KEYS = ("device", "driver", "cuda", "torch", "numpy", "python", "commit", "dirty", "code", "date", "form")
@@ -26,7 +26,7 @@ RUN_KEYS = ("device", "driver", "cuda", "torch", "numpy", "python", "commit", "d
 
 @dataclass(frozen=True)
 class Receipt:
-    """One file, read. `lectures` and `solutions` are by the names of their notebooks, as the file has them."""
+    """One file, parsed. `lectures` and `solutions` are by the names of their notebooks, as the file has them."""
 
     path: Path
     gpu: str
@@ -41,7 +41,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of one claim on one GPU: VERIFIED, UNVERIFIED or FAILED, or STALE if the proof has changed since.
+    """The status of one claim on one GPU: VERIFIED, UNVERIFIED or FAILED, or STALE if the proof has changed since.
 
     `run` says where and when: the keys gpu, torch, date, form, commit and more. `reason` says why it is not verified.
     """
@@ -64,17 +64,17 @@ class Seen:
 def receipts(folder: Path = STORE) -> list[Receipt]:
     """The receipts in `folder`, in the order of their names; none if there is no such folder.
 
-    Raises ValueError for a file that is no receipt, and for one that a machine without a GPU wrote.
+    Raises ValueError for a file that is not a receipt, and for one that a machine without a GPU wrote.
     """
     found = [read_receipt(path) for path in sorted(folder.glob("*.json"))]
     for receipt in found:
         if any(run["device"] != "cuda" for run in receipt.runs):
-            raise ValueError(f"{receipt.path}: written without a GPU, so no receipt of one: remove it")
+            raise ValueError(f"{receipt.path}: written without a GPU, so not a receipt of one: remove it")
     return found
 
 
 def read_receipt(path: Path) -> Receipt:
-    """The receipt in the file `path`. Raises ValueError, naming it, if it is none."""
+    """The receipt in the file `path`. Raises ValueError, naming it, if it is not a receipt."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         found = Receipt(path, raw["gpu"], tuple(raw["runs"]), raw["lectures"], raw["solutions"])
@@ -96,7 +96,7 @@ def read_receipt(path: Path) -> Receipt:
 
 
 def status(lecture: Lecture, kept: list[Receipt]) -> dict[str, tuple[Seen, ...]]:
-    """What became of each claim of `lecture`, by its number, on each GPU that has a receipt of it: () on none."""
+    """The status of each claim of `lecture`, by number, on each GPU with a receipt of it; () if there is none."""
     found: dict[str, tuple[Seen, ...]] = {claim.number: () for claim in lecture.claims}
     kept = [receipt for receipt in kept if lecture.name in receipt.lectures]
     hashes = hashes_of(lecture) if kept else {}
@@ -110,7 +110,7 @@ def status(lecture: Lecture, kept: list[Receipt]) -> dict[str, tuple[Seen, ...]]
 
 
 def hashes_of(lecture: Lecture) -> dict[str, dict]:
-    """What the verdict on each claim stands on, by the claim's number: the hashes of its proof and of what that leans on."""
+    """What the verdict on each claim depends on, by number: the hashes of its proof and of the statements that it uses."""
     needs = needs_of(lecture)
     return {claim.number: {"proof": claim.proof_hash, "needs": needs.get(claim.number)} for claim in lecture.claims}
 
@@ -134,7 +134,7 @@ def empty(path: Path, gpu: str) -> Receipt:
 
 
 def lecture_entry(lecture: Lecture, result: Result) -> dict:
-    """What a receipt keeps of a lecture that ran."""
+    """The receipt entry of a lecture that ran."""
     hashes = hashes_of(lecture)
     return _entry(lecture, result) | {
         "claims": [
@@ -151,7 +151,7 @@ def lecture_entry(lecture: Lecture, result: Result) -> dict:
 
 
 def solution_entry(solution: Lecture, result: Result, executed: Lecture | None) -> dict:
-    """What a receipt keeps of a lab's solution that ran: the points of the checks that passed among it."""
+    """The receipt entry of a lab's solution that ran, with the points of the checks that passed."""
     tasks = read_lab(solution.path).tasks
     ran = {cell.id for cell in executed.code if not trouble(cell)} if executed else set()
     return _entry(solution, result) | {
@@ -175,14 +175,14 @@ def _entry(book: Lecture, result: Result) -> dict:
 
 
 def with_entry(receipt: Receipt, run: dict, book: Lecture, entry: dict) -> Receipt:
-    """The receipt with what one notebook came to in `run`; a lecture's entry has claims, a solution's points."""
+    """The receipt with the result of one notebook in `run`; a lecture's entry has claims, a solution's has points."""
     one = Receipt(receipt.path, receipt.gpu, (run,), {}, {})
     part = {book.name: entry | {"run": 0}}
     return merge(receipt, replace(one, lectures=part) if "claims" in entry else replace(one, solutions=part))
 
 
 def merge(old: Receipt, new: Receipt) -> Receipt:
-    """Both in one, for one GPU. Of what both ran the later counts, but no short form over the long form of the same code.
+    """Merge two receipts of one GPU. The later result counts, but a short form never replaces a long form of the same code.
 
     Raises ValueError for receipts of two GPUs.
     """
@@ -206,7 +206,7 @@ def merge(old: Receipt, new: Receipt) -> Receipt:
 
 
 def _counts_more(run: dict, entry: dict, other_run: dict, other: dict) -> bool:
-    """Whether what an earlier receipt has of a notebook stays where a second one has it too."""
+    """Whether an earlier receipt's entry of a notebook stays although a later receipt has one too."""
     same = (entry["code"], entry["modules"]) == (other["code"], other["modules"])
     if same and broke_off(entry) != broke_off(other):
         return broke_off(other)
@@ -221,9 +221,9 @@ def broke_off(entry: dict) -> bool:
 
 
 def is_done(receipt: Receipt, book: Lecture, run: dict) -> bool:
-    """Whether the receipt has this notebook with the code it has now, from a run like `run`: same versions, no shorter form.
+    """Whether the receipt has this notebook with its current code, from a run like `run`: same versions, no shorter form.
 
-    What its verdicts were makes no difference; a notebook that broke off is not done.
+    Its verdicts do not matter; a notebook that ended early is not done.
     """
     entry = receipt.lectures.get(book.name) or receipt.solutions.get(book.name)
     if entry is None or broke_off(entry):
@@ -243,9 +243,7 @@ def is_red(receipt: Receipt, book: Lecture) -> bool:
 
 
 def write_receipt(receipt: Receipt) -> None:
-    """Write the receipt to its path, whole or not at all."""
+    """Write the receipt to its path, atomically."""
     content = {"gpu": receipt.gpu, "runs": receipt.runs, "lectures": receipt.lectures, "solutions": receipt.solutions}
     receipt.path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = receipt.path.with_name(f"{receipt.path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(receipt.path)
+    write_text(receipt.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Receipts shown: what each GPU verified, on the terminal, in the README and in tests/receipts/README.md."""
+"""Tables of receipts: what each GPU verified, for the terminal, the README and tests/receipts/README.md."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def tally(lecture: Lecture, receipt: Receipt) -> Counter | None:
 
 
 def solved(solution: Lecture, receipt: Receipt) -> str:
-    """What a solution came to: "ran", STALE or FAILED; "" if it never ran there."""
+    """The status of a solution: "ran", STALE or FAILED; "" if it never ran there."""
     entry = receipt.solutions.get(solution.name)
     if entry is None:
         return ""
@@ -30,7 +30,7 @@ def solved(solution: Lecture, receipt: Receipt) -> str:
 
 
 def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -> str:
-    """One line for each lecture, with what its claims came to there, and the solutions; then the runs these are from."""
+    """One line for each lecture with the status of its claims, then the solutions, then the runs that these are from."""
     head = f"{'lecture':<34}  claims  verified  not there  failed  stale  seconds  form"
     lines, total = [head, "─" * len(head)], Counter()
     for lecture in lectures:
@@ -87,7 +87,7 @@ def origin(receipt: Receipt) -> str:
 
 
 def readme_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
-    """What the README says about receipts: a line for each GPU, or that there is none yet."""
+    """The README's text about receipts: a line for each GPU, or that there is none yet."""
     lines = [
         f"- [{receipt.gpu}](tests/receipts/{receipt.path.name}): {_claims_in_all(lectures, receipt)}; "
         f"solutions: {_solutions(solutions, receipt)}"
@@ -104,7 +104,7 @@ def _claims_in_all(lectures: list[Lecture], receipt: Receipt) -> str:
 
 
 def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
-    """What tests/receipts/README.md says: a table of lectures and GPUs, or that there is none yet."""
+    """The text of tests/receipts/README.md: a table of lectures and GPUs, or that there is none yet."""
     if not kept:
         return NONE_YET
     heads = " | ".join(f"[{receipt.gpu}]({receipt.path.name})" for receipt in kept)

@@ -1,4 +1,4 @@
-"""Collect the wheels that a machine without a network lacks, where it has torch, numpy, einops and matplotlib.
+"""Collect wheels for a machine without a network that already has torch, numpy, einops and matplotlib.
 
 What a package needs may hang on the Python that reads its conditions, so a Python of that version does the resolving
 (papermill, for one, wants aiohttp on Python 3.12 alone). Versions are those of requirements.txt and, for what these need in
@@ -15,10 +15,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-THERE = ("torch", "numpy", "einops", "matplotlib")  # what the other machine brings
-WANTED = ("tqdm", "nvidia-ml-py", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbformat", "nbconvert", "pytest")
-GLIBC = 28  # wheels for a glibc of 2.28 or older, which is what torch's own ask for
+from utils.colab import pins_of
+from utils.course import ROOT
+
+THERE = ("torch", "numpy", "einops", "matplotlib")  # already on the other machine
+WANTED = (
+    "tqdm", "nvidia-ml-py", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbformat", "nbconvert", "nh3", "pytest",
+)  # fmt: skip
+GLIBC = 28  # wheels for a glibc of 2.28 or older, which torch's own wheels need
 LIST = "requirements.txt"
 ASK = "import json, platform, sys; print(json.dumps([list(sys.version_info[:2]), sys.platform, platform.machine()]))"
 
@@ -26,7 +30,7 @@ ASK = "import json, platform, sys; print(json.dumps([list(sys.version_info[:2]),
 def wheels(python: str, folder: Path) -> int:
     """Fill `folder` with the wheels for `python`, "3.12" or an interpreter, and a list for pip to install them from.
 
-    Raises ValueError for an interpreter that is not there or not on Linux x86-64, and where pip cannot get a wheel.
+    Raises ValueError for an interpreter that is missing or not on Linux x86-64, and if pip cannot get a wheel.
     """
     interpreter, version = find_python(python)
     wanted = pins((ROOT / "requirements.txt").read_text(encoding="utf-8"))
@@ -47,7 +51,7 @@ def wheels(python: str, folder: Path) -> int:
 
 def pins(requirements: str) -> list[str]:
     """The lines "name==version" of what is wanted, from the text of requirements.txt."""
-    found = dict(re.findall(r"^([\w-]+)==(\S+)", requirements, re.MULTILINE))
+    found = pins_of(requirements)
     missing = [name for name in WANTED if name not in found]
     if missing:
         raise ValueError(f"requirements.txt pins no {missing[0]}, which a receipt needs: pin it there")
@@ -71,7 +75,7 @@ def find_python(python: str) -> tuple[str, str]:
 
 
 def _download(interpreter: str, wanted: list[str], folder: Path, scratch: Path) -> None:
-    """Have the pip of this environment, run by `interpreter`, download wheels of `wanted` and of all that these need."""
+    """Run this environment's pip under `interpreter` to download the wheels of `wanted` and of their dependencies."""
     constraints = scratch / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in _installed()), encoding="utf-8")
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
@@ -86,7 +90,7 @@ def _download(interpreter: str, wanted: list[str], folder: Path, scratch: Path) 
 
 
 def _installed() -> list[str]:
-    """name==version of what is installed here, but for what the other machine brings and what came from no index."""
+    """name==version of the packages installed here from an index, without those already on the other machine."""
     found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
     return [f"{name}=={version}" for name, version in sorted(found.items()) if name not in THERE and "+" not in version]
 

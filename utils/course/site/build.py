@@ -8,24 +8,25 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search, sheet
 from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
+from utils.figures.numbers import duration
 
-ROOT = Path(__file__).resolve().parents[3]
 LABS = ROOT / "labs"
 SEEN = CLASSES | {STALE: "stale"}
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
-# What is told: perhaps a question in italics, one quotation or two, and perhaps the rest of their sentence.
+# A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
 TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(?:[,:].*?\.(?=\s+[A-Z]))?)\s*(.*)')
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run left behind: its header and its lectures in order."""
+    """The results of one run: its header and its lectures in order."""
 
     header: dict
     shown: tuple["Shown", ...]
@@ -35,7 +36,7 @@ class Run:
         """The address of each claim by its number."""
         return {
             number: f"{shown.page}#{anchor_of(number)}"
-            for shown in reversed(self.shown)  # of two lectures with one number the first
+            for shown in reversed(self.shown)  # with two lectures of one number, the first counts
             for number in shown.rows
             if shown.executed
         }
@@ -68,7 +69,7 @@ class Shown:
 
     @property
     def question(self) -> str:
-        """The paragraph in which the lecture says what it answers, as HTML."""
+        """The paragraph that states the lecture's question, as HTML."""
         text = self.executed.cells[0].source if self.executed else ""
         paragraphs = [each for each in text.split("\n\n") if not each.startswith(("#", "|"))]
         asked = [each for each in paragraphs if each.startswith(("**The question:**", "It answers:"))]
@@ -78,7 +79,7 @@ class Shown:
 
 
 def build(folder: Path, store: Path = STORE) -> Path:
-    """Write folder/site from folder/ledger.json and folder/notebooks, whole or not at all; the address of its index.
+    """Write folder/site from folder/ledger.json and folder/notebooks, atomically; returns the address of its index.
 
     `store` holds the receipts of runs on GPUs. Raises ValueError where there is no ledger to show, for a receipt that
     cannot be read and for a page that is too large.
@@ -96,7 +97,7 @@ def build(folder: Path, store: Path = STORE) -> Path:
 
 
 def stale(folder: Path, notebooks: list[Path]) -> str:
-    """Why `folder` does not show these lectures as they stand, "" if it does."""
+    """Why the site in `folder` is out of date for these lectures, "" if it is not."""
     path = folder / "ledger.json"
     if not path.exists():
         return f"no ledger in {folder}"
@@ -121,7 +122,7 @@ def _as_written(executed: Lecture) -> Lecture:
 
 
 def read_run(folder: Path, store: Path = STORE) -> Run:
-    """What the last run left in `folder`. Raises ValueError where it left no ledger."""
+    """The results of the last run in `folder`. Raises ValueError if there is no ledger."""
     path = folder / "ledger.json"
     if not path.exists():
         raise ValueError(f"no ledger in {folder}: `make run` writes one")
@@ -173,7 +174,7 @@ def _write_lectures(run: Run, folder: Path, links: dict[str, str]):
 
 
 def _linked_labs(run: Run) -> list[Path]:
-    """The labs that the lectures shown speak of, as stored."""
+    """The stored labs that the shown lectures mention."""
     sources = "".join(cell.source for each in run.shown if each.executed for cell in each.executed.cells)
     names = sorted(set(re.findall(r"\]\(\.\./labs/([\w-]+\.ipynb)\)", sources)))
     return [LABS / name for name in names if (LABS / name).exists()]
@@ -211,7 +212,7 @@ def _index(run: Run) -> list[dict]:
         {
             "shown": each,
             "verified_on": _verified_on(run, each),
-            "minutes": minutes(each.line["seconds"]),
+            "duration": duration(each.line["seconds"], digits=2),
             "counts": {CLASSES[status]: each.line[status] for status in (VERIFIED, UNVERIFIED, FAILED)},
         }
         for each in run.shown
@@ -226,7 +227,7 @@ def _verified_on(run: Run, each: Shown) -> list[tuple[str, int]]:
 
 
 def _gpus(run: Run) -> list[dict]:
-    """What receipts say of this site's claims, GPU by GPU: how many are verified or not, failed, stale; from which runs."""
+    """For each GPU: how many of this site's claims are verified, not verified, failed or stale, and from which runs."""
     found: dict[str, dict] = {}
     for seen in (seen for each in run.shown for there in each.seen.values() for seen in there):
         entry = found.setdefault(seen.gpu, {"gpu": seen.gpu, "counts": Counter(), "runs": []})
@@ -234,11 +235,6 @@ def _gpus(run: Run) -> list[dict]:
         words = f"torch {seen.run['torch']}, {seen.run['form']} form, {seen.run['date'][:10]}"
         entry["runs"] += [words] * (words not in entry["runs"])
     return list(found.values())
-
-
-def minutes(seconds: float) -> str:
-    """Seconds for a reader: "15 s", "1.5 min"."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
 
 
 def _folklore(run: Run) -> list[dict]:
@@ -256,7 +252,7 @@ def _folklore(run: Run) -> list[dict]:
 
 
 def saying_and_truth(text: str) -> tuple[str, str]:
-    """The two halves of a piece of folklore as HTML: what is told, which stands in quotes, and what holds."""
+    """The two halves of a piece of folklore as HTML: the quoted false belief, and the truth."""
     told = TOLD.match(text)
     return (prose.sentence(told[1]), prose.sentence(told[2])) if told else ("", prose.sentence(text))
 
@@ -278,7 +274,7 @@ def _row(run: Run, each: Shown, row: dict) -> dict:
 
 
 def _homes(run: Run) -> dict[str, tuple[str, str]]:
-    """The calculators that stand in the lectures shown: name → its place, and the lecture's title."""
+    """The calculators in the shown lectures: name → (address, title of the lecture)."""
     cells = [(each, cell) for each in reversed(run.shown) if each.executed for cell in each.executed.code]
     return {
         cell.id.removeprefix("calculator-"): (f"{each.page}#{cell.id}", each.line["title"])

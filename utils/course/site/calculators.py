@@ -1,4 +1,4 @@
-"""The calculators on a page: without Python nothing can be computed, so each shows the states that have a name."""
+"""The calculators on a page: a page cannot run Python, so each calculator shows its named states."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,7 @@ class Shown:
 
 
 def of(homes: dict[str, tuple[str, str]]) -> list[Shown]:
-    """The calculators that have a home among the lectures shown, in their own order; homes: name → (place, lecture)."""
+    """The calculators of the shown lectures, in their own order; homes: name → (address, lecture)."""
     return [Shown(name, spec.title, _states(name), *homes[name]) for name, spec in CALCULATORS.items() if name in homes]
 
 

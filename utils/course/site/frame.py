@@ -22,7 +22,7 @@ ENVIRONMENT = jinja2.Environment(
 
 
 def write(page: Path, template: str, context: dict) -> None:
-    """Write one page from templates/<template>.html.j2. Raises ValueError for one that takes a phone too long to load."""
+    """Write one page from templates/<template>.html.j2. Raises ValueError above LIMIT: too slow for a phone."""
     text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **context).encode()
     if len(text) > LIMIT:
         raise ValueError(f"{page.name} would have {len(text):,} bytes, more than {LIMIT:,}: make its pictures smaller")

@@ -1,4 +1,4 @@
-"""One notebook as the body of a page: its cells by nbconvert, with a template of ours and the ledger's verdicts."""
+"""One notebook as the body of a page: its cells by nbconvert, with the course's template and the ledger's verdicts."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def anchor_of(number: str) -> str:
 
 
 def verdict_line(row: dict) -> str:
-    """What the proof of a claim came to, in a line; `row` is the claim's in the ledger."""
+    """The verdict on a claim in one line; `row` is the claim's row in the ledger."""
     reason = f": {row['reason'].splitlines()[0]}" if row["reason"] else ""
     where = row["gpu"] or row["device"].upper()
     return f"{MARKS[row['status']]} {row['status']}{reason} ({where}, {row['seconds']:.2f} s)"
@@ -76,7 +76,7 @@ class Exporter(TemplateExporter):
     file_extension = ".html"
 
     def __init__(self):
-        # No widgets: they are dead in a page. A calculator is its first state there, as HTML.
+        # No widgets: they do not work in a page. A calculator shows its first state as HTML.
         priority = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain"]
         super().__init__(
             config=Config(NbConvertBase={"display_data_priority": priority}),
@@ -121,12 +121,12 @@ def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
 
 
 def _words(source: str) -> str:
-    """The words that read a picture aloud, for readers who cannot see it: the first paragraph after it."""
+    """The description of a picture for readers who cannot see it: the first paragraph after it."""
     return " ".join(re.sub(r"[*_`$#>]|<[^>]+>", "", source).strip().split("\n\n")[0].split())
 
 
 def _read(course: dict, contents: list, texts: list) -> None:
-    """Add a prose cell's headings to the contents, and them, its claim or its text to what can be searched."""
+    """Add a prose cell's headings to the contents; add these, its claim or its text to the search index."""
     soup = BeautifulSoup(course["html"], "html.parser")
     for heading in soup.select("h1, h2, h3, h4"):
         words, anchor = prose.plain(str(heading)), heading.get("id", course["anchor"])

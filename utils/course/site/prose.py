@@ -3,74 +3,37 @@
 import re
 from functools import cache
 
-import bleach
+import nh3
 from bs4 import BeautifulSoup, NavigableString
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 SPOKEN = re.compile(r"\b(?:Claims?|Folklore) (\d+\.\d+)\b")
-REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with all that is in them
+REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with their contents
 UNLINKED = ("a", "code", "pre", "h1", "h2", "h3", "h4", "summary")
-TAGS = {
-    *(
-        "a",
-        "abbr",
-        "b",
-        "blockquote",
-        "br",
-        "caption",
-        "code",
-        "dd",
-        "del",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "em",
-        "hr",
-        "i",
-    ),
-    *(
-        "figcaption",
-        "figure",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "img",
-        "input",
-        "kbd",
-        "li",
-        "mark",
-        "ol",
-        "p",
-        "pre",
-    ),
-    *("s", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"),
-    *("u", "ul", "var"),
-}
+TAGS = (
+    "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img input "
+    "kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u ul var"
+)
 ATTRIBUTES = {
-    "*": ["class", "id", "title"],
-    "a": ["href"],
-    "details": ["open"],
-    "img": ["alt", "width", "height"],
-    "input": lambda tag, name, value: (name, value) in (("type", "checkbox"), ("disabled", "")) or name == "checked",
-    "ol": ["start"],
-    "td": ["colspan", "rowspan"],
-    "th": ["colspan", "rowspan", "scope"],
+    "*": {"class", "id", "title"},
+    "a": {"href"},
+    "details": {"open"},
+    "img": {"src", "alt", "width", "height"},
+    "input": {"checked"},
+    "ol": {"start"},
+    "td": {"colspan", "rowspan"},
+    "th": {"colspan", "rowspan", "scope"},
 }
+CLEANER = nh3.Cleaner(
+    tags=set(TAGS.split()),
+    clean_content_tags=set(REMOVED),
+    attributes=ATTRIBUTES,
+    tag_attribute_values={"input": {"type": {"checkbox"}, "disabled": {""}}},
+    attribute_filter=lambda tag, name, value: value if name != "src" or value.startswith("data:image/") else None,
+    url_schemes={"http", "https", "mailto", "data"},
+    link_rel=None,
+)  # a picture may only come out of the page itself
 MARKDOWN = MarkdownWithMath(renderer=IPythonRenderer(escape=False))
-
-
-def _attribute(tag: str, name: str, value: str) -> bool:
-    """Whether an attribute may stay; pictures may only come out of the page itself."""
-    if tag == "img" and name == "src":
-        return value.startswith("data:image/")
-    for allowed in (ATTRIBUTES["*"], ATTRIBUTES.get(tag, [])):
-        if allowed(tag, name, value) if callable(allowed) else name in allowed:
-            return True
-    return False
 
 
 def markdown(source: str) -> str:
@@ -79,28 +42,20 @@ def markdown(source: str) -> str:
 
 
 def clean(text: str, where: dict[str, str] | None = None, links: dict[str, str] | None = None) -> str:
-    """HTML from a lecture as HTML for a page: harmless, wide tables in a frame that scrolls, claims linked.
+    """HTML from a lecture made safe for a page: no scripts, wide tables in a scrolling frame, claims linked.
 
     where: the address of each claim by its number. links: the address on the site of each relative link in a notebook;
     one that is not among them loses its link and keeps its words.
     """
     soup = BeautifulSoup(text, "html.parser")
-    for element in soup(REMOVED):
-        element.decompose()
     for anchor in soup.find_all("a", href=True):
         _relink(anchor, links or {})
     _link_claims(soup, where or {})
     for cell in soup.find_all(["td", "th"], style=re.compile("text-align: ?(right|center)")):
-        cell["class"] = "figure" if "right" in cell["style"] else "centred"  # a page of ours refuses styles in its text
+        cell["class"] = "figure" if "right" in cell["style"] else "centred"  # the course's pages forbid inline styles
     for table in soup.find_all("table"):
         table.wrap(soup.new_tag("div", attrs={"class": "wide"}))
-    return bleach.clean(
-        str(soup),
-        tags=TAGS,
-        attributes=_attribute,
-        protocols={"http", "https", "mailto", "data"},
-        strip=True,
-    )
+    return CLEANER.clean(str(soup))
 
 
 def _relink(anchor, links: dict[str, str]) -> None:
@@ -114,7 +69,7 @@ def _relink(anchor, links: dict[str, str]) -> None:
 
 
 def _link_claims(soup, where: dict[str, str]) -> None:
-    """Each "Claim 7.3" in running text becomes a link, where the site has that claim."""
+    """Each "Claim 7.3" in running text becomes a link if the site has that claim."""
     for text in soup.find_all(string=SPOKEN):
         if any(parent.name in UNLINKED for parent in text.parents):
             continue
@@ -141,5 +96,5 @@ def plain(html: str) -> str:
     for element in soup.select("a.anchor-link, script, style, img"):
         element.decompose()
     for element in soup.select("br, dd, div, dt, h1, h2, h3, h4, li, p, pre, summary, td, th"):
-        element.append("\n")  # else the words of two cells of a table run together
+        element.append("\n")  # keeps the words of two table cells apart
     return " ".join(soup.get_text().split())

@@ -16,8 +16,9 @@ import torch
 from matplotlib.figure import Figure
 
 from utils import facts, napkin
+from utils.course import ROOT
 from utils.course.notebooks.notebook import Claim, Lecture, read
-from utils.course.notebooks.tidy import write
+from utils.data.atomic_write import write_bytes
 from utils.data.datasets import spiral
 from utils.figures import flops, ledger, loop, memory
 from utils.figures.style import svg
@@ -27,15 +28,14 @@ from utils.loop.train import evaluate, train
 from utils.measure.memory_model import predict_gpt
 from utils.models import MLP
 
-ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "notebooks" / "figures"
 LARGEST = 60_000  # bytes
 CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
 GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 8, "tokens": 1024}
 CLAIM, FOLKLORE = "claims, verified on two CPU cores", "folklore put right, on two CPU cores"
 GPU, LONG = "need a GPU", "need the long form"
-EPOCHS, EPOCH = (1, 6, 30), 22  # which of the spiral are drawn; steps in one
-TOGETHER = 12  # events of a step that share a strip of the picture
+EPOCHS, EPOCH = (1, 6, 30), 22  # the epochs of the spiral that are drawn; steps per epoch
+TOGETHER = 12  # events of a step per strip of the picture
 POINTS = 100  # of the validation data that are drawn
 EXTENT = 1.2  # of the plane around it
 
@@ -64,7 +64,7 @@ def _short_title(lecture: Lecture) -> str:
 
 
 def memory_picture() -> Figure:
-    """The second step of GPT-2 with AdamW, as lecture 07 predicts it: what is alive, by what it is for."""
+    """The second step of GPT-2 with AdamW, as lecture 07 predicts it: live bytes by kind."""
     on_paper = predict_gpt(**GPT2)
     events = [(phase.removesuffix(" 2"), kinds) for phase, kinds in on_paper.history if phase.endswith("2")]
     shown = _highest(events, TOGETHER)
@@ -105,7 +105,7 @@ def roofline_picture() -> Figure:
 
 
 def spiral_picture() -> Figure:
-    """What a small network believes of the plane after some epochs on the spiral: lecture 09's run."""
+    """Predictions of a small network over the plane after some epochs on the spiral: lecture 09's run."""
     data = spiral()
     torch.manual_seed(0)
     every = {"log_every": EPOCH, "val_every": EPOCH, "save_every": EPOCH, "keep": EPOCHS[-1]}
@@ -152,5 +152,5 @@ def figures(folder: Path = FOLDER, names: tuple[str, ...] = tuple(PICTURES)) -> 
     for name in names:
         path, text = folder / f"{name}.svg", svg(PICTURES[name]())
         if not path.exists() or path.read_bytes() != text:
-            write(path, text)
+            write_bytes(path, text)
             print(f"{path}: written, {len(text):,} bytes")

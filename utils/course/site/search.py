@@ -1,4 +1,4 @@
-"""What can be searched, as a script: a page opened from a disk may load a script, and may not fetch a file."""
+"""The search index, as a script: a page opened from a disk may load a script, but may not fetch a file."""
 
 import json
 from pathlib import Path
@@ -14,5 +14,5 @@ def records(texts: list[tuple[str, str, tuple]]) -> dict:
 
 def write(path: Path, texts: list[tuple[str, str, tuple]]) -> None:
     """Write the script that hands the records to site.js."""
-    told = json.dumps(records(texts), ensure_ascii=False, separators=(",", ":"))
-    path.write_text(f"window.COURSE = {told};\n".replace("\u2028", " ").replace("\u2029", " "), encoding="utf-8")
+    data = json.dumps(records(texts), ensure_ascii=False, separators=(",", ":"))
+    path.write_text(f"window.COURSE = {data};\n".replace("\u2028", " ").replace("\u2029", " "), encoding="utf-8")

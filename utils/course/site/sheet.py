@@ -1,4 +1,4 @@
-"""The cheat sheet: every line derived from a formula, a format, the lectures' own code or a claim's own words.
+"""The cheat sheet: every line comes from a formula, a format, the lectures' code or the text of a claim.
 
 Nothing here states a fact a second time. A formula is evaluated, a format asked, an update rule or an error message read off
 the lecture's code; the claim behind the line must hold what comes out, and `problems` says where one does not.
@@ -42,7 +42,7 @@ class Section:
 
     @property
     def narrow(self) -> str:
-        """How it looks on a phone: many short columns scroll sideways, others are stacked."""
+        """The layout on a phone: many short columns scroll sideways, others are stacked."""
         return "scroll" if len(self.head) > 4 else "stack"
 
     @property
@@ -51,7 +51,7 @@ class Section:
 
 
 def sections(claims: dict[str, str], sources: dict[str, str]) -> list[Section]:
-    """The sheet as far as its claims are there.
+    """The part of the sheet whose claims exist.
 
     claims: the text of each claim by its number. sources: the code of each cell, by "<lecture>/<cell id>".
     """
@@ -66,7 +66,7 @@ def sections(claims: dict[str, str], sources: dict[str, str]) -> list[Section]:
 
 
 def problems(sheet: list[Section], claims: dict[str, str]) -> list[str]:
-    """What is wrong with the sheet: a claim that is not there, or that lacks the words of the line it stands behind."""
+    """Problems of the sheet: a claim that is missing, or that lacks the words of the line that cites it."""
     found = []
     for section in sheet:
         for cell in (*section.head, *(cell for row in section.rows for cell in row)):
@@ -78,7 +78,7 @@ def problems(sheet: list[Section], claims: dict[str, str]) -> list[str]:
 
 
 def _stands(words: str, text: str) -> bool:
-    """Whether the words stand in the text, and not inside a longer number."""
+    """Whether the text contains the words, not as part of a longer number."""
     return re.search(rf"(?<![\d.,]){re.escape(words)}(?!\d|[.,]\d)", text) is not None
 
 
@@ -87,7 +87,7 @@ def _stands(words: str, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as Python writes it, and an example: what it gives stands in the claim, shown in the claim's own unit.
+    """A formula in Python, and an example: the claim contains the example's result, in the claim's own unit.
 
     values: of the names in the formula. unit: how many of the result make one of the claim's unit; shown: its format.
     """
@@ -102,7 +102,9 @@ class Formula:
     @property
     def result(self) -> str:
         names = {"sqrt": math.sqrt, "ln": math.log, "e": math.e, "min": min}
-        value = eval(self.formula, {"__builtins__": {}}, names | self.values)  # ours, no reader's
+        value = eval(
+            self.formula, {"__builtins__": {}}, names | self.values
+        )  # a formula of this file, never of a reader
         return self.shown.format(value / self.unit)
 
     @property
@@ -274,7 +276,7 @@ def _formulas(claims: dict[str, str]) -> list[Section]:
 # Formats
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-NORMAL = {"float32": "2.16", "bfloat16": "2.16", "float16": "2.17"}  # the claims that name their smallest numbers
+NORMAL = {"float32": "2.16", "bfloat16": "2.16", "float16": "2.17"}  # claims that state their smallest numbers
 
 
 def _dtypes(claims: dict[str, str]) -> Section:

@@ -1,0 +1,48 @@
+"""What all tests share: one thread, and the CPU seconds of each file in the report."""
+
+import resource
+from collections import Counter
+
+import pytest
+import torch
+
+CPU_SECONDS: Counter[str] = Counter()  # by file; on the process that writes the report
+SHOWN = 15  # files in the report
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny tensors are computed ten times faster by one thread than by two."""
+    torch.set_num_threads(1)
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has started and waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def pytest_collection_finish(session):
+    session.config.cpu_before = cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Each phase of a test carries the CPU seconds used since the phase before it."""
+    report = yield
+    now = cpu_seconds()
+    report.user_properties.append(("cpu", now - item.config.cpu_before))
+    item.config.cpu_before = now
+    return report
+
+
+def pytest_runtest_logreport(report):
+    CPU_SECONDS[report.nodeid.split("::")[0]] += dict(report.user_properties).get("cpu", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if sum(CPU_SECONDS.values()) < 60:
+        return
+    terminalreporter.section(f"CPU seconds: {sum(CPU_SECONDS.values()):.0f} in all")
+    for file, seconds in CPU_SECONDS.most_common(SHOWN):
+        terminalreporter.write_line(f"{seconds:7.1f}  {file}")

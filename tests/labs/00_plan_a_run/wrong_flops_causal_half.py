@@ -1,8 +1,0 @@
-# replaces: code-flops
-# caught by: check-flops
-# says: expected: 504
-# says: got:      456
-
-
-def flops_per_token(layers, width, vocabulary, context):
-    return 3 * (2 * (12 * layers * width**2 + vocabulary * width) + 2 * layers * context * width)

@@ -1,0 +1,1015 @@
+"""Lab 09a · A loop with silent bugs: what students write. See variants.py."""
+
+from variants import variants_of
+
+LAB = variants_of("09a_silent_bugs")
+
+
+# Task 1 · Every example once
+
+wrong, right = LAB.task("examples")
+
+wrong(
+    "fails itself",
+    """
+    def each_example_once(train) -> None:
+        steps = watch(train, bed(), steps=9).steps
+        assert len(steps) == 9
+    """,
+    says=["the instrument itself fails"],
+)
+wrong(
+    "first epoch only",
+    ("(0, 3, 6)", "(0,)"),
+    ('assert len({tuple(epoch) for epoch in epochs}) == 3, f"three epochs, and their orders are {epochs}"', "pass"),
+    says=["compare the epochs with each other"],
+)
+wrong(
+    "none twice", ("sorted(epoch) == list(range(1, 23))", "len(set(epoch)) == len(epoch)"), says=["count the examples"]
+)
+wrong(
+    "one order expected",
+    (
+        'assert len({tuple(epoch) for epoch in epochs}) == 3, f"three epochs, and their orders are {epochs}"',
+        """
+        wanted = torch.randperm(22, generator=torch.Generator().manual_seed(0)) + 1
+        assert epochs[0] == wanted.tolist()
+        assert len({tuple(epoch) for epoch in epochs}) == 3, f"three epochs, and their orders are {epochs}"
+        """,
+    ),
+    says=["its own business"],
+)
+wrong("only counted", ("sorted(epoch) == list(range(1, 23))", "len(epoch) == 22"), says=["22 different ones"])
+wrong("orders compared sorted", ("tuple(epoch)", "tuple(sorted(epoch))"), says=["its own business"])
+wrong(
+    "over all epochs",
+    (
+        """
+        for number, epoch in enumerate(epochs):
+            assert sorted(epoch) == list(range(1, 23)), f"epoch {number} uses the examples {sorted(epoch)}"
+        """,
+        "assert {i for epoch in epochs for i in epoch} == set(range(1, 23))",
+    ),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "says false",
+    (
+        'assert sorted(epoch) == list(range(1, 23)), f"epoch {number} uses the examples {sorted(epoch)}"',
+        """
+        if sorted(epoch) != list(range(1, 23)):
+            return False
+        """,
+    ),
+    says=["an AssertionError"],
+)
+wrong(
+    "some twice",
+    """
+    def each_example_once(train) -> None:
+        steps = watch(train, *bed(), steps=9).steps
+        epochs = [[i for step in steps[k : k + 3] for i in step.ids] for k in (0, 3, 6)]
+        for epoch in epochs:
+            assert set(epoch) == set(range(1, 23))
+        assert len({tuple(epoch) for epoch in epochs}) == 3
+    """,
+    says=["batches that overlap by an example", "some of them twice"],
+)
+right(
+    "by counting",
+    """
+    def each_example_once(train):
+        model, data, val = bed(noise=True)
+        seen, orders = {}, []
+        for number, step in enumerate(watch(train, model, data, val, 6, size=11, parts=1, lr=0.01).steps):
+            for i in step.ids:
+                key = (number // 2, i)
+                seen[key] = seen.get(key, 0) + 1
+            if number % 2 == 0:
+                orders.append([])
+            orders[-1] += step.ids
+        steps = watch(train, *bed(), steps=3).steps
+        if sum(len(step.ids) for step in steps) != 22 or len({i for step in steps for i in step.ids}) != 22:
+            raise AssertionError("with a short last batch")
+        if seen != {(epoch, i): 1 for epoch in range(3) for i in range(1, 23)}:
+            raise AssertionError(f"{seen}")
+        if orders[0] == orders[1] or orders[1] == orders[2] or orders[0] == orders[2]:
+            raise AssertionError(f"{orders}")
+    """,
+)
+
+# Task 2 · The gradient that a step should have
+
+wrong, right = LAB.task("oracle")
+
+wrong("at the models weights", ("p.copy_(w)", "pass"), says=["at the weights that are given"])
+wrong(
+    "by backward",
+    """
+    def batch_gradient(model, weights, x, y):
+        was, mode = [p.detach().clone() for p in model.parameters()], model.training
+        model.eval()
+        for p, w in zip(model.parameters(), weights):
+            p.data.copy_(w)
+        model.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        found = [p.grad.clone() for p in model.parameters()]
+        for p, w in zip(model.parameters(), was):
+            p.data.copy_(w)
+        model.train(mode)
+        return found
+    """,
+    says=[".grad has changed"],
+)
+wrong("in training mode", ("copy.deepcopy(model).eval()", "copy.deepcopy(model)"), says=["in evaluation mode"])
+wrong(
+    "mean over all",
+    ("F.cross_entropy(own(x), y)", 'F.cross_entropy(own(x), y, reduction="sum") / len(y)'),
+    says=["the mean over the targets that count"],
+)
+wrong(
+    "sum",
+    ("F.cross_entropy(own(x), y)", 'F.cross_entropy(own(x), y, reduction="sum")'),
+    says=["the mean over the targets that count"],
+)
+wrong(
+    "switches the model", ("copy.deepcopy(model).eval()", "copy.deepcopy(model.eval())"), says=["call eval on a copy"]
+)
+wrong(
+    "writes weights",
+    (
+        """
+        with torch.no_grad():
+            for p, w in zip(own.parameters(), weights, strict=True):
+                p.copy_(w)
+        """,
+        """
+        for p, q, w in zip(own.parameters(), model.parameters(), weights):
+            p.data.copy_(w)
+            q.data.copy_(w)
+        """,
+    ),
+    says=["have changed"],
+)
+right(
+    "functional",
+    """
+    def batch_gradient(model, weights, x, y):
+        names = [name for name, _ in model.named_parameters()]
+        leaves = [w.detach().clone().requires_grad_() for w in weights]
+        own = copy.deepcopy(model)
+        own.eval()
+        outputs = torch.func.functional_call(own, dict(zip(names, leaves)), (x[y != IGNORE],))
+        loss = -outputs.log_softmax(-1).gather(1, y[y != IGNORE][:, None]).mean()
+        loss.backward()
+        return tuple(leaf.grad for leaf in leaves)
+    """,
+)
+
+# Task 3 · Gradients
+
+wrong, right = LAB.task("gradients")
+
+wrong("at the last weights", ("step.weights", "list(model.parameters())"), says=["by its own ids and weights"])
+wrong(
+    "first step only",
+    ("watch(train, model, (x, y), val, steps=6).steps", "watch(train, model, (x, y), val, steps=6).steps[:1]"),
+    says=["look at every step"],
+)
+wrong(
+    "nan passes",
+    (
+        'assert torch.allclose(got, want, rtol=1e-9, atol=1e-12), f"step {number}: {got} in place of {want}"',
+        """
+        if (got - want).norm() > want.norm():
+            raise AssertionError("off")
+        """,
+    ),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "of all targets",
+    (
+        "wanted = batch_gradient(model, step.weights, x[rows], y[rows])",
+        """
+        counted = (y[rows] != IGNORE).double().mean().item()
+        wanted = [g * counted for g in batch_gradient(model, step.weights, x[rows], y[rows])]
+        """,
+    ),
+    says=["this loop is right"],
+)
+wrong(
+    "one part",
+    ("watch(train, model, (x, y), val, steps=6)", "watch(train, model, (x, y), val, steps=6, parts=1)"),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "roughly",
+    ("torch.allclose(got, want, rtol=1e-9, atol=1e-12)", "torch.allclose(got, want, rtol=0.5, atol=0.1)"),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "rows off by one", ("[i - 1 for i in step.ids]", "[i % 22 for i in step.ids]"), says=["by its own ids and weights"]
+)
+wrong(
+    "to the last bit",
+    ("torch.allclose(got, want, rtol=1e-9, atol=1e-12)", "torch.equal(got, want)"),
+    says=["not to the last bit"],
+)
+wrong(
+    "to two digits",
+    """
+    def gradients_are_of_the_batch(train) -> None:
+        model, (x, y), val = bed()
+        for t, step in enumerate(watch(train, model, (x, y), val, steps=6).steps):
+            rows = [i - 1 for i in step.ids]
+            for got, want in zip(
+                step.gradients, batch_gradient(model, step.weights, x[rows], y[rows]), strict=True
+            ):
+                assert torch.allclose(got, want, atol=1e-2), f"step {t}"
+    """,
+    says=["every gradient 0.1 % too long"],
+)
+right(
+    "by relative norms",
+    """
+    def gradients_are_of_the_batch(train):
+        for parts in (2, 3, 5):
+            model, data, val = bed()
+            x, y = data
+            off = []
+            for step in watch(train, model, data, val, 7, parts=parts).steps:
+                rows = torch.tensor(step.ids, device=x.device) - 1
+                wanted = torch.cat([g.flatten() for g in batch_gradient(model, step.weights, x[rows], y[rows])])
+                got = torch.cat([g.flatten() for g in step.gradients])
+                off.append(((got - wanted).norm() / wanted.norm()).item())
+            assert all(error < 1e-8 for error in off), off
+    """,
+)
+
+# Task 4 · Steps: the clip and the rate
+
+wrong, right = LAB.task("steps")
+
+wrong("clips each tensor", ("0.05 / norm", "0.05 / want.norm().item()"), says=["this loop is right"])
+wrong(
+    "counted from 1",
+    ("min((t + 1) / 5, math.sqrt(5 / (t + 1)))", "min((t + 2) / 5, math.sqrt(5 / (t + 2)))"),
+    says=["steps count from 0"],
+)
+wrong("limit never binds", ("clip=0.05", "clip=50.0"), ("0.05 / norm", "50.0 / norm"), says=["the limit must bind"])
+wrong(
+    "norm only",
+    """
+    def steps_follow_the_plan(train):
+        for t, step in enumerate(watch(train, *bed(), steps=9, clip=0.05, lr=0.1, warmup=5).steps):
+            norm = math.sqrt(sum(g.square().sum().item() for g in step.gradients))
+            assert math.isclose(norm, 0.05, rel_tol=1e-4), norm
+            assert math.isclose(step.rate, 0.1 * min((t + 1) / 5, math.sqrt(5 / (t + 1))), rel_tol=1e-9)
+    """,
+    says=["its direction is not"],
+)
+wrong(
+    "one epoch",
+    """
+    def steps_follow_the_plan(train) -> None:
+        model, (x, y), val = bed()
+        for t, step in enumerate(watch(train, model, (x, y), val, steps=3, clip=0.05, lr=0.1, warmup=4).steps):
+            rows = [i - 1 for i in step.ids]
+            wanted = batch_gradient(model, step.weights, x[rows], y[rows])
+            norm = math.sqrt(sum(g.square().sum().item() for g in wanted))
+            for got, want in zip(step.gradients, wanted, strict=True):
+                assert torch.allclose(got, want * min(1, 0.05 / norm), rtol=1e-4, atol=1e-8), f"step {t}"
+            assert math.isclose(step.rate, 0.1 * min((t + 1) / 4, math.sqrt(4 / (t + 1))), rel_tol=1e-9)
+    """,
+    says=["no decay after the warm-up", "watch more steps than warmup"],
+)
+wrong("rate not looked at", ("math.isclose(step.rate, planned, rel_tol=1e-9)", "planned"), says=["step.rate of step 0"])
+wrong(
+    "rate of the first only",
+    ("math.isclose(step.rate, planned, rel_tol=1e-9)", "t > 0 or math.isclose(step.rate, planned, rel_tol=1e-09)"),
+    says=["compare each step"],
+)
+wrong(
+    "to the last digit",
+    ("torch.allclose(got, want, rtol=1e-4, atol=1e-8)", "torch.allclose(got, want, rtol=1e-12, atol=1e-15)"),
+    says=["torch's clip differs"],
+)
+right(
+    "by cosines",
+    """
+    def steps_follow_the_plan(train):
+        model, (x, y), val = bed()
+        notes = watch(train, model, (x, y), val, 8, clip=0.02, lr=0.7, warmup=4)
+        assert len(notes.steps) == 8
+        for t in range(8):
+            step = notes.steps[t]
+            rows = [i - 1 for i in step.ids]
+            flat, wanted = (
+                torch.cat([g.flatten() for g in each])
+                for each in (step.gradients, batch_gradient(model, step.weights, x[rows], y[rows]))
+            )
+            cosine = (flat @ wanted / flat.norm() / wanted.norm()).item()
+            assert cosine > 1 - 1e-9 and abs(flat.norm().item() / 0.02 - 1) < 1e-3, (cosine, flat.norm())
+            share = (t + 1) / 4 if t < 4 else (4 / (t + 1)) ** 0.5
+            assert abs(step.rate - 0.7 * share) < 1e-9, step.rate
+    """,
+)
+
+# Task 5 · Reports
+
+wrong, right = LAB.task("reports")
+
+wrong(
+    "as far as they go",
+    (
+        """
+        def loss_at(weights, x, y):
+            names = [name for name, _ in model.named_parameters()]
+            outputs = torch.func.functional_call(model.eval(), dict(zip(names, weights, strict=True)), (x,))
+            return F.cross_entropy(outputs, y).item()
+        """,
+        """
+        own = copy.deepcopy(model).eval()
+
+        def loss_at(weights, x, y):
+            with torch.no_grad():
+                for p, w in zip(own.parameters(), weights, strict=True):
+                    p.copy_(w)
+                return F.cross_entropy(own(x), y).item()
+        """,
+    ),
+    (
+        """
+        got = notes.result["log"][name]
+        same = len(got) == len(wanted) and all(
+            math.isclose(a, b, rel_tol=1e-6) for a, b in zip(got, wanted, strict=True)
+        )
+        assert same, f"the log has {name} {got}, and it was {wanted}"
+        """,
+        """
+        for got, want in zip(notes.result["log"][name], wanted, strict=False):
+            assert math.isclose(got, want, rel_tol=1e-6), f"{name}: {got} in place of {want}"
+        """,
+    ),
+    says=["one validation loss is not logged", "compare the lengths, too"],
+)
+wrong("limit never binds", ("clip=0.05", "clip=50.0"), says=["with a limit that binds"])
+wrong(
+    "loss after the step",
+    ("for step in notes.steps:", "for k, step in enumerate(notes.steps):"),
+    ("loss_at(step.weights, x[rows], y[rows])", "loss_at(weights[k + 1], x[rows], y[rows])"),
+    says=["at the weights before the step"],
+)
+wrong(
+    "only that they fall",
+    """
+    def reports_are_true(train):
+        log = watch(train, *bed(), steps=60, clip=0.05).result["log"]
+        assert log["loss"][-1] < log["loss"][0] and log["val_loss"][-1] < 10
+        assert all(map(math.isfinite, log["norm"] + log["rate"]))
+    """,
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "only the lengths",
+    (
+        """
+        same = len(got) == len(wanted) and all(
+            math.isclose(a, b, rel_tol=1e-6) for a, b in zip(got, wanted, strict=True)
+        )
+        """,
+        "same = len(got) == len(wanted)",
+    ),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "rate not looked at",
+    (
+        '{"loss": [], "norm": [], "rate": [], "val_loss": [loss_at(weights[k], *val) for k in (3, 6)]}',
+        '{"loss": [], "norm": [], "val_loss": [loss_at(weights[k], *val) for k in (3, 6)]}',
+    ),
+    ('told["rate"].append(step.rate)', "pass"),
+    says=["compare the log's rates"],
+)
+wrong(
+    "validation before the step",
+    ("[loss_at(weights[k], *val) for k in (3, 6)]", "[loss_at(weights[k], *val) for k in (2, 5)]"),
+    says=["at those after it"],
+)
+wrong(
+    "validation by batches",
+    (
+        "loss_at(weights[k], *val)",
+        "(loss_at(weights[k], val[0][:8], val[1][:8]) + loss_at(weights[k], val[0][8:], val[1][8:])) / 2",
+    ),
+    says=["this loop is right"],
+)
+right(
+    "one epoch at a time",
+    """
+    def reports_are_true(train):
+        model, (x, y), val = bed()
+        own = copy.deepcopy(model)
+        notes = watch(train, model, (x, y), val, 9, clip=0.1, lr=0.05)
+        log = notes.result["log"]
+
+        def put(weights):
+            for p, w in zip(own.parameters(), weights):
+                p.data.copy_(w)
+            return own.eval()
+
+        def close(got, want, what):
+            assert abs(got - want) <= 1e-6 * abs(want), f"{what}: {got}, {want}"
+
+        assert [len(log[name]) for name in ("loss", "norm", "rate", "val_loss")] == [9, 9, 9, 3]
+        for k, step in enumerate(notes.steps):
+            rows = [i - 1 for i in step.ids]
+            net = put(step.weights)
+            net.zero_grad()
+            loss = F.cross_entropy(net(x[rows]), y[rows])
+            loss.backward()
+            close(log["loss"][k], loss.item(), "loss")
+            close(log["norm"][k], torch.cat([p.grad.flatten() for p in net.parameters()]).norm().item(), "norm")
+            close(log["rate"][k], step.rate, "rate")
+            if k % 3 == 0 and k:
+                close(log["val_loss"][k // 3 - 1], F.cross_entropy(net(val[0]), val[1]).item(), "validation")
+        close(
+            log["val_loss"][2], F.cross_entropy(put(list(model.parameters()))(val[0]), val[1]).item(), "validation"
+        )
+    """,
+)
+
+# Task 6 · Validation, and the best weights
+
+wrong, right = LAB.task("validation")
+
+wrong("best is the end", ("3 * (losses.index(min(losses)) + 1)", "-1"), says=["right after the epoch"])
+wrong("highest", ("min(losses)", "max(losses)"), says=["with the lowest validation loss"])
+wrong("mode not looked at", ("modes and not any(modes)", "modes"), says=["notes.validations has"])
+wrong(
+    "modes only",
+    (
+        """
+        assert all(map(torch.equal, best, wanted)), f"validation losses {losses}: best has {best}, not {wanted}"
+        """,
+        "assert best and wanted",
+    ),
+    says=["best has to be compared"],
+)
+wrong(
+    "one epoch",
+    ("watch(train, model, data, val, steps=9)", "watch(train, model, data, val, steps=3)"),
+    says=["look at step.training in later ones"],
+)
+wrong(
+    "training not looked at",
+    ("all(step.training for step in notes.steps)", "notes.steps"),
+    says=["look at step.training in later ones"],
+)
+wrong(
+    "weights before the last step",
+    ("3 * (losses.index(min(losses)) + 1)", "3 * (losses.index(min(losses)) + 1) - 1"),
+    says=["right after the epoch"],
+)
+right(
+    "over many epochs",
+    """
+    def validation_is_apart(train):
+        for settings in ({"lr": 0.5}, {"lr": 0.05, "size": 11}):
+            model, data, val = bed(adverse=True, noise=True)
+            notes = watch(train, model, data, val, 12, **settings)
+            starts = [step.weights for step in notes.steps] + [[p.detach() for p in model.parameters()]]
+            each = 12 // len(notes.result["log"]["val_loss"])
+            lowest, at = math.inf, None
+            for k, loss in enumerate(notes.result["log"]["val_loss"]):
+                if loss < lowest:
+                    lowest, at = loss, starts[each * (k + 1)]
+            names = [name for name, _ in model.named_parameters()]
+            assert not [1 for name, w in zip(names, at) if not torch.equal(notes.result["best"][name], w)]
+            assert {step.training for step in notes.steps} == {True}
+            assert {mode for _, mode in notes.validations} == {False}
+    """,
+)
+
+# Task 7 · Resuming
+
+wrong, right = LAB.task("resuming")
+
+wrong(
+    "best not compared",
+    ('assert torch.equal(p, q), f"best: resumed {p}, in one piece {q}"', "pass"),
+    says=["compare best"],
+)
+wrong(
+    "cut before anything",
+    ("train(other, data, val, 4)", "train(other, data, val, 0)"),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "differently seeded",
+    (
+        """
+        other, _, _ = bed(noise=True, adverse=True)
+        torch.manual_seed(1)
+        """,
+        """
+        other, _, _ = bed(noise=True, adverse=True)
+        torch.manual_seed(2)
+        """,
+    ),
+    says=["seed both runs alike"],
+)
+wrong(
+    "of the log the loss alone",
+    (
+        """
+        for name, told in whole["log"].items():
+            parts = first["log"][name] + second["log"][name]
+            assert parts == told, f"{name}: resumed {parts}, in one piece {told}"
+        """,
+        """
+        told, parts = whole["log"]["loss"], first["log"]["loss"] + second["log"]["loss"]
+        assert parts == told, f"resumed {parts}, in one piece {told}"
+        """,
+    ),
+    says=["not the loss alone"],
+)
+wrong("state used once", ('train(other, data, val, 9, state=first["state"])', ""), says=["state"])
+wrong(
+    "stream goes on",
+    ('train(other, data, val, 9, state=first["state"])', ""),
+    ("torch.manual_seed(99)", ""),
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "weights only roughly",
+    """
+    def resumes_exactly(train):
+        model, data, val = bed(noise=True)
+        torch.manual_seed(1)
+        train(model, data, val, 9)
+        fresh, _, _ = bed(noise=True)
+        torch.manual_seed(1)
+        state = train(fresh, data, val, 4)["state"]
+        torch.manual_seed(99)
+        train(fresh, data, val, 9, state=state)
+        assert all(torch.allclose(p, q, atol=0.5) for p, q in zip(fresh.parameters(), model.parameters()))
+    """,
+    says=["an AssertionError, for in this loop"],
+)
+wrong(
+    "without noise",
+    """
+    def resumes_exactly(train):
+        model, data, val = bed(adverse=True)
+        whole = train(model, data, val, 9)
+        other, _, _ = bed()
+        first = train(other, data, val, 4)
+        train(other, data, val, 9, state=first["state"])
+        fresh, _, _ = bed()
+        second = train(fresh, data, val, 9, state=first["state"])
+        assert all(map(torch.equal, fresh.parameters(), model.parameters()))
+        assert all(first["log"][name] + second["log"][name] == told for name, told in whole["log"].items())
+        assert all(map(torch.equal, second["best"].values(), whole["best"].values()))
+    """,
+    says=["bed(noise=True)"],
+)
+wrong(
+    "without the state",
+    ('train(fresh, data, val, 9, state=first["state"])', "train(fresh, data, val, 9)"),
+    says=["this loop is right"],
+)
+right(
+    "cut everywhere",
+    """
+    def resumes_exactly(train):
+        def start():
+            torch.manual_seed(5)
+            return bed(noise=True, adverse=True)
+
+        model, data, val = start()
+        whole = train(model, data, val, 8)
+        for cut in (3, 5, 7):
+            one, _, _ = start()
+            first = train(one, data, val, cut)
+            state = first["state"]
+            endings = []
+            for run in (one, bed(noise=True)[0], bed()[0]):
+                torch.rand(17)
+                noisy = copy.deepcopy(model)
+                noisy.load_state_dict(run.state_dict())
+                target = run if run is one else noisy
+                result = train(target, data, val, 8, state=state)
+                endings.append((result, target))
+            for result, ended in endings:
+                if any(not torch.equal(p, q) for p, q in zip(ended.parameters(), model.parameters())):
+                    raise AssertionError("weights")
+                if {k: first["log"][k] + result["log"][k] for k in whole["log"]} != whole["log"]:
+                    raise AssertionError("log")
+                if any(not torch.equal(result["best"][k], whole["best"][k]) for k in whole["best"]):
+                    raise AssertionError("best")
+    """,
+)
+
+# Task 8 · The repair
+
+wrong, right = LAB.task("repair")
+
+wrong("a new order at every step", ("seed + epoch", "seed + step"), says=["each_example_once should see this"])
+wrong(
+    "clipped after the step",
+    """
+    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+        x, y = data
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+        )
+        epoch_steps = math.ceil(len(x) / size)
+        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
+        first, best, lowest = 0, None, math.inf
+        if state is not None:
+            first, best, lowest = state["step"], state["best"], state["lowest"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+            schedule.load_state_dict(state["schedule"])
+            torch.set_rng_state(state["random"])
+        for step in range(first, steps):
+            epoch, place = divmod(step, epoch_steps)
+            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
+            batch = order[place * size : (place + 1) * size]
+            counted = (y[batch] != IGNORE).sum()
+            total = 0.0
+            model.train()
+            optimizer.zero_grad()
+            for part in batch.tensor_split(parts):
+                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
+                loss.backward()
+                total += loss.item()
+            log["rate"].append(schedule.get_last_lr()[0])
+            optimizer.step()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+            log["norm"].append(norm.item())
+            schedule.step()
+            log["loss"].append(total)
+            if place == epoch_steps - 1:
+                losses, counts = [], []
+                model.eval()
+                with torch.no_grad():
+                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
+                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
+                        counts.append((vy != IGNORE).sum().item())
+                val_loss = sum(losses) / sum(counts)
+                log["val_loss"].append(val_loss)
+                if val_loss < lowest:
+                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
+        state = {
+            "step": steps,
+            "best": best,
+            "lowest": lowest,
+            "model": copy.deepcopy(model.state_dict()),
+            "optimizer": copy.deepcopy(optimizer.state_dict()),
+            "schedule": schedule.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        return {"log": log, "best": best, "state": state}
+    """,
+    says=["steps_follow_the_plan"],
+)
+wrong(
+    "each batch is one example short",
+    ("(place + 1) * size", "(place + 1) * size - 1"),
+    says=["each_example_once should see this"],
+)
+wrong(
+    "each part is clipped",
+    """
+    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+        x, y = data
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+        )
+        epoch_steps = math.ceil(len(x) / size)
+        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
+        first, best, lowest = 0, None, math.inf
+        if state is not None:
+            first, best, lowest = state["step"], state["best"], state["lowest"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+            schedule.load_state_dict(state["schedule"])
+            torch.set_rng_state(state["random"])
+        for step in range(first, steps):
+            epoch, place = divmod(step, epoch_steps)
+            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
+            batch = order[place * size : (place + 1) * size]
+            counted = (y[batch] != IGNORE).sum()
+            total = 0.0
+            model.train()
+            optimizer.zero_grad()
+            for part in batch.tensor_split(parts):
+                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
+                loss.backward()
+                norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+                total += loss.item()
+            log["norm"].append(norm.item())
+            log["rate"].append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            log["loss"].append(total)
+            if place == epoch_steps - 1:
+                losses, counts = [], []
+                model.eval()
+                with torch.no_grad():
+                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
+                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
+                        counts.append((vy != IGNORE).sum().item())
+                val_loss = sum(losses) / sum(counts)
+                log["val_loss"].append(val_loss)
+                if val_loss < lowest:
+                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
+        state = {
+            "step": steps,
+            "best": best,
+            "lowest": lowest,
+            "model": copy.deepcopy(model.state_dict()),
+            "optimizer": copy.deepcopy(optimizer.state_dict()),
+            "schedule": schedule.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        return {"log": log, "best": best, "state": state}
+    """,
+    says=["steps_follow_the_plan"],
+)
+wrong("every epoch in the same order", ("seed + epoch", "seed"), says=["each_example_once should see this"])
+wrong("gradients are never zeroed", ("optimizer.zero_grad()", ""), says=["gradients_are_of_the_batch"])
+wrong(
+    "gradients are zeroed for each part",
+    ("optimizer.zero_grad()", ""),
+    ("loss.backward()", "optimizer.zero_grad()\nloss.backward()"),
+    says=["gradients_are_of_the_batch"],
+)
+wrong(
+    "of nothing",
+    """
+    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+        x, y = data
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+        )
+        epoch_steps = math.ceil(len(x) / size)
+        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
+        first, best, lowest = 0, None, math.inf
+        if state is not None:
+            first, best, lowest = state["step"], state["best"], state["lowest"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+            schedule.load_state_dict(state["schedule"])
+            torch.set_rng_state(state["random"])
+        for step in range(first, steps):
+            epoch, place = divmod(step, epoch_steps)
+            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
+            batch = order[place * size : (place + 1) * size - 1]
+            counted = len(batch)
+            total = 0.0
+            model.train()
+            optimizer.zero_grad()
+            for part in batch.tensor_split(parts):
+                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
+                loss.backward()
+                norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+                total += loss.item()
+            log["norm"].append(norm.item())
+            log["rate"].append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            log["loss"].append(total)
+            if place == epoch_steps - 1:
+                losses, counts = [], []
+                model.eval()
+                with torch.no_grad():
+                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
+                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
+                        counts.append((vy != IGNORE).sum().item())
+                val_loss = sum(losses) / sum(counts)
+                log["val_loss"].append(val_loss)
+                if val_loss < lowest:
+                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
+        state = {
+            "step": steps,
+            "best": best,
+            "lowest": lowest,
+            "model": copy.deepcopy(model.state_dict()),
+            "optimizer": copy.deepcopy(optimizer.state_dict()),
+            "schedule": schedule.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        return {"log": log, "best": best, "state": state}
+    """,
+    says=["each_example_once should see this"],
+)
+wrong(
+    "resumed with a schedule that begins anew",
+    ('schedule.load_state_dict(state["schedule"])', ""),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "resumed without the optimizers state",
+    ('optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))', ""),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "resumed without the random stream",
+    ('torch.set_rng_state(state["random"])', ""),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "resumed without what was best",
+    ('first, best, lowest = state["step"], state["best"], state["lowest"]', 'first = state["step"]'),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "targets that do not count are counted",
+    ("(y[batch] != IGNORE).sum()", "len(batch)"),
+    says=["gradients_are_of_the_batch"],
+)
+wrong(
+    "the best are always the newest",
+    ("lowest, best = val_loss, copy.deepcopy(model.state_dict())", "best = copy.deepcopy(model.state_dict())"),
+    says=["validation_is_apart should see this"],
+)
+wrong(
+    "the best weights go on changing",
+    ("val_loss, copy.deepcopy(model.state_dict())", "val_loss, model.state_dict()"),
+    says=["validation_is_apart should see this"],
+)
+wrong(
+    "the last short batch of an epoch is left out",
+    ("math.ceil(len(x) / size)", "len(x) // size"),
+    says=["each_example_once should see this"],
+)
+wrong(
+    "the loss of the last part is logged",
+    ('log["loss"].append(total)', 'log["loss"].append(loss.item() * parts)'),
+    says=["reports_are_true should see this"],
+)
+wrong(
+    "the mean of the parts means",
+    (
+        'F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted',
+        "F.cross_entropy(model(x[part]), y[part]) / parts",
+    ),
+    says=["gradients_are_of_the_batch"],
+)
+wrong(
+    "the momentum in the state goes on changing",
+    ('copy.deepcopy(state["optimizer"])', 'state["optimizer"]'),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "the norm is logged as it is after clipping",
+    ("norm.item()", "min(norm.item(), clip)"),
+    says=["reports_are_true should see this"],
+)
+wrong(
+    "the rate is logged as it is after the step",
+    ('log["rate"].append(schedule.get_last_lr()[0])', ""),
+    ("schedule.step()", 'schedule.step()\nlog["rate"].append(schedule.get_last_lr()[0])'),
+    says=["reports_are_true should see this"],
+)
+wrong(
+    "the schedule moves once an epoch",
+    ("schedule.step()", ""),
+    ("losses, counts = [], []", "schedule.step()\nlosses, counts = [], []"),
+    says=["steps_follow_the_plan"],
+)
+wrong(
+    "the validation loss is a mean of means",
+    ("sum(losses) / sum(counts)", "sum(a / b for a, b in zip(losses, counts, strict=True)) / len(losses)"),
+    says=["reports_are_true should see this"],
+)
+wrong("the warm up begins with a rate of 0", ("(step + 1) / warmup", "(step) / warmup"), says=["steps_follow_the_plan"])
+wrong(
+    "the weights in the state go on changing",
+    ('"model": copy.deepcopy(model.state_dict()),', '"model": model.state_dict(),'),
+    says=["resumes_exactly should see this"],
+)
+wrong(
+    "trained in evaluation mode from the second epoch on",
+    """
+    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+        x, y = data
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+        )
+        epoch_steps = math.ceil(len(x) / size)
+        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
+        first, best, lowest = 0, None, math.inf
+        if state is not None:
+            first, best, lowest = state["step"], state["best"], state["lowest"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+            schedule.load_state_dict(state["schedule"])
+            torch.set_rng_state(state["random"])
+        model.train()
+        for step in range(first, steps):
+            epoch, place = divmod(step, epoch_steps)
+            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
+            batch = order[place * size : (place + 1) * size]
+            counted = (y[batch] != IGNORE).sum()
+            total = 0.0
+            optimizer.zero_grad()
+            for part in batch.tensor_split(parts):
+                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
+                loss.backward()
+                total += loss.item()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+            log["norm"].append(norm.item())
+            log["rate"].append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            log["loss"].append(total)
+            if place == epoch_steps - 1:
+                losses, counts = [], []
+                model.eval()
+                with torch.no_grad():
+                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
+                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
+                        counts.append((vy != IGNORE).sum().item())
+                val_loss = sum(losses) / sum(counts)
+                log["val_loss"].append(val_loss)
+                if val_loss < lowest:
+                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
+        state = {
+            "step": steps,
+            "best": best,
+            "lowest": lowest,
+            "model": copy.deepcopy(model.state_dict()),
+            "optimizer": copy.deepcopy(optimizer.state_dict()),
+            "schedule": schedule.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        return {"log": log, "best": best, "state": state}
+    """,
+    says=["validation_is_apart should see this"],
+)
+wrong("validated in training mode", ("model.eval()", ""), says=["validation_is_apart should see this"])
+right(
+    "in another style",
+    """
+    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
+        (x, y), n = data, len(data[0])
+        parameters = list(model.parameters())
+        done, best, lowest = 0, None, math.inf
+        if state:
+            done, best, lowest = state["step"], state["best"], state["lowest"]
+            model.load_state_dict(state["model"])
+            torch.set_rng_state(state["random"])
+        log = {name: [] for name in ("loss", "norm", "rate", "val_loss")}
+        optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=0.9, foreach=False)
+        if state:
+            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        while done < steps:
+            epoch = done // -(-n // size)
+            stream = torch.Generator().manual_seed(1_000_003 * seed + epoch)
+            batches = torch.rand(n, generator=stream).argsort().split(size)
+            for place in range(done % len(batches), min(len(batches), steps - epoch * len(batches))):
+                batch, sums, told = batches[place], [0.0] * len(parameters), 0.0
+                for part in batch.chunk(parts):
+                    model.train()
+                    loss = F.cross_entropy(model(x[part]), y[part], reduction="sum", ignore_index=IGNORE)
+                    sums = [s + g for s, g in zip(sums, torch.autograd.grad(loss, parameters))]
+                    told += loss.item()
+                count = int((y[batch] != IGNORE).sum())
+                for p, s in zip(parameters, sums):
+                    p.grad = s / count
+                log["norm"].append(float(nn.utils.clip_grad_norm_(parameters, clip)))
+                log["loss"].append(told / count)
+                rate = lr * min((done + 1) / warmup, (warmup / (done + 1)) ** 0.5)
+                log["rate"].append(rate)
+                optimizer.param_groups[0]["lr"] = rate
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+                done += 1
+            if done % len(batches) == 0:
+                model.eval()
+                with torch.inference_mode():
+                    outputs = torch.cat([model(each) for each in val[0].split(4)])
+                log["val_loss"].append(F.cross_entropy(outputs, val[1]).item())
+                if log["val_loss"][-1] < lowest:
+                    lowest = log["val_loss"][-1]
+                    best = {name: t.clone() for name, t in model.state_dict().items()}
+        saved = {
+            "step": done,
+            "best": best,
+            "lowest": lowest,
+            "optimizer": copy.deepcopy(optimizer.state_dict()),
+            "random": torch.get_rng_state(),
+        }
+        saved["model"] = {name: t.clone() for name, t in model.state_dict().items()}
+        return {"log": log, "best": best, "state": saved}
+    """,
+)

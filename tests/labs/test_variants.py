@@ -1,0 +1,171 @@
+"""What students write: wrong code is caught by its task's check, which says what is wrong; other right code passes."""
+
+import ast
+import functools
+from itertools import zip_longest
+
+import pytest
+import torch
+from helpers.labs import LABS, PASSED, each_lab, failing, relying_on
+from variants import Variant, Variants, all_variants, replaced, solved
+
+import utils.data
+
+VARIANTS = all_variants()
+WRONG, RIGHT = 5, 2  # variants that each lab has at the least
+
+
+def task_of(variant: Variant):
+    (task,) = (task for task in LABS[variant.lab].tasks if task.name == variant.task)
+    return task
+
+
+def cell_of(variant: Variant) -> dict[str, str]:
+    """The student's code, by the id of its cell."""
+    task = task_of(variant)
+    return {task.code.id: variant.code(task.code.source)}
+
+
+def rights_together() -> list[list[Variant]]:
+    """The right variants of each lab in rounds: of each task its first, then of each its second, and so on."""
+    rounds = []
+    for name, lab in LABS.items():
+        rights = [variant for variant in VARIANTS if variant.lab == name and variant.right and not variant.alone]
+        of_tasks = ([variant for variant in rights if variant.task == task.name] for task in lab.tasks)
+        rounds += [[variant for variant in each if variant] for each in zip_longest(*of_tasks)]
+    return rounds
+
+
+def other_ways() -> list[Variant]:
+    """The code that changes are made in where that is neither the solution's nor a right variant's."""
+    whole = {(variant.lab, variant.task, variant.changes) for variant in VARIANTS}
+    ways = dict.fromkeys((variant.lab, variant.task, variant.of) for variant in VARIANTS if variant.of)
+    return [Variant(lab, task, "another way", True, of) for lab, task, of in ways if (lab, task, of) not in whole]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cheap_set_up():
+    """Lab 11 reads 30 MB of files in its first cell, the same for each variant: read them once. And no thread pools."""
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils.data, "fashion_mnist_files", functools.cache(utils.data.fashion_mnist_files))
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS + other_ways(), ids=lambda variant: variant.id)
+def test_wrong_code_is_caught_and_right_code_is_not(variant):
+    task = task_of(variant)
+    found = failing(LABS[variant.lab], cell_of(variant), [task])
+    if variant.right:
+        assert found == {}
+    else:
+        first, message = next(iter(found.items()), ("nothing", PASSED))
+        assert first == task.check.id, found
+        assert message.startswith("AssertionError: "), message
+        assert [words for words in variant.says if words not in message] == [], message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", rights_together(), ids=lambda each: f"{each[0].lab}-{len(each)}-{each[0].task}")
+def test_right_code_of_several_tasks_serves_the_tasks_that_need_it(together):
+    lab = LABS[together[0].lab]
+    code = {cell: source for variant in together for cell, source in cell_of(variant).items()}
+    assert failing(lab, code, relying_on(lab, *map(task_of, together))) == {}
+
+
+@pytest.mark.slow
+@each_lab
+def test_verdict_is_the_same_across_a_boundary(lab, worker):
+    """Of one variant a lab: what holds of the boundary holds of all, and test_grade.py looks at it closely."""
+    variant = next(variant for variant in VARIANTS if variant.lab == lab.name and not variant.right)
+    found = failing(lab, cell_of(variant), [task_of(variant)])
+    assert found and failing(lab, cell_of(variant), [task_of(variant)], worker=worker) == found
+
+
+@each_lab
+def test_variants_fit_the_solution_and_differ_from_it_and_from_each_other(lab):
+    variants = [variant for variant in VARIANTS if variant.lab == lab.name]
+    for task in lab.tasks:
+        codes = [variant.code(task.code.source) for variant in variants if variant.task == task.name]
+        trees = [ast.dump(ast.parse(code)) for code in (task.code.source, *codes)]
+        assert len(set(trees)) == len(trees)
+
+
+@each_lab
+def test_enough_variants_were_tried(lab):
+    kinds = [variant.right for variant in VARIANTS if variant.lab == lab.name]
+    assert kinds.count(False) >= WRONG and kinds.count(True) >= RIGHT
+    assert {variant.task for variant in VARIANTS if variant.lab == lab.name} <= {task.name for task in lab.tasks}
+
+
+def test_each_variant_has_a_name_of_its_own_and_a_wrong_one_says_what_is_wrong():
+    assert len({variant.id for variant in VARIANTS}) == len(VARIANTS)
+    assert [variant.id for variant in VARIANTS if bool(variant.says) == variant.right] == []
+
+
+# The form in which variants are written
+
+CELL = '''
+def double(x):
+    """Twice x."""
+    ### BEGIN SOLUTION
+    y = x
+    if x:
+        y += x
+    return y
+    ### INSTEAD
+    # return x
+    ### END SOLUTION
+'''.strip()
+
+
+def test_a_solution_loses_its_marks_and_what_stands_instead():
+    assert solved(CELL).split("\n")[2:] == ["    y = x", "    if x:", "        y += x", "    return y"]
+    hint = "def f():\n    ### BEGIN SOLUTION: one\n    return 1\n    ### END SOLUTION\n\n\nx = 2  # two"
+    assert solved(hint) == "def f():\n    return 1\n\n\nx = 2  # two"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("y = x", "y = 2 * x", "    y = 2 * x\n    if x:\n        y += x\n    return y"),
+        ("if x:\n    y += x", "y += x\ny += 0", "    y = x\n    y += x\n    y += 0\n    return y"),
+        (
+            "y += x",
+            "for _ in x:\n    y += 1",
+            "    y = x\n    if x:\n        for _ in x:\n            y += 1\n    return y",
+        ),
+        ("if x:\n    y += x\nreturn y", "", "    y = x\n    "),
+    ],
+)
+def test_a_change_is_made_at_the_indentation_of_the_line_it_begins_in(old, new, wanted):
+    assert replaced(solved(CELL), old, new).split("\n", 2)[2] == wanted
+
+
+@pytest.mark.parametrize(("old", "times"), [("y += 2", 0), ("y", 3), ("y = x\ny += x", 0), ("", 0)])
+def test_a_change_that_fits_nowhere_or_twice_is_refused_by_the_variants_name(old, times):
+    variants = Variants("99_small")
+    wrong, _ = variants.task("double")
+    wrong("never right", (old, "z"), says=["no"])
+    with pytest.raises(ValueError, match=rf"99_small-wrong_double_never_right: .* occurs {times} times"):
+        variants[0].code(CELL)
+
+
+def test_changes_are_those_of_the_solution_or_of_another_way_or_there_is_a_whole_cell():
+    variants = Variants("99_small")
+    wrong, right = variants.task("double")
+    another_way = """
+    double = lambda x: 2 * x
+    """
+    wrong("once", ("y += x", "pass"), ("y = x", "y = 1 * x"), says=["2"])
+    wrong("thrice", ("2", "3"), of=another_way, says=["2"])
+    right("in a line", another_way)
+    assert [variant.code(CELL) for variant in variants] == [
+        'def double(x):\n    """Twice x."""\n    y = 1 * x\n    if x:\n        pass\n    return y',
+        "double = lambda x: 3 * x",
+        "double = lambda x: 2 * x",
+    ]
+    for changes in ([], ["double = abs", "x"], [("old", "new", "newer")], ["double = abs", ("old", "new")]):
+        with pytest.raises(ValueError, match="in vain: changes are pairs"):
+            right("in vain", *changes)

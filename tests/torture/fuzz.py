@@ -82,8 +82,8 @@ ODD_VALUES = [
         int,
     ),
 ]
-RUNS = ("none", "none", "new", "new", "deep", "empty", "strangers", "unset", "a file", "a number", "too long", "nul")
-LABELS = ({}, {}, {}, {"data": "drawn", "dropout": 0.1}, {"a": math.nan}, {"a": object()}, {"a": (1, 2)}, {1: 2}, 7)
+RUNS = ("none", "none", "new", "new", "deep", "empty", "strangers", "unset", "a file")
+LABELS = ({}, {}, {}, {"data": "drawn", "dropout": 0.1}, {"a": math.nan}, {"a": (1, 2)}, 7)
 
 
 def _cases() -> st.SearchStrategy[dict]:
@@ -119,9 +119,10 @@ def _settled(case: dict) -> dict:
         case["model"] = case["model"] if case["model"] in SOUND_MODELS else "linear"
         case["loss"] = case["loss"] if case["loss"] in SOUND_LOSSES else "cross-entropy"
         case["run"] = case["run"] if case["run"] in ("none", "new", "deep", "empty", "strangers") else "new"
-    workers = case["odd"].get("workers")
-    if type(workers) is int and 2 < workers <= 256:
-        case["odd"]["workers"] = 2  # they could be had, and take their time
+    for name, least, most in (("workers", 0, 2), ("worker_timeout", 1, math.inf), ("peak_flops", 1, math.inf)):
+        value = case["odd"].get(name)
+        if type(value) in (int, float) and (most < value < math.inf or 0 < value < least):
+            case["odd"][name] = least or most  # it could be had, and proves nothing
     case["config"] = PLAIN | case["config"] | case["odd"]
     return case
 
@@ -356,8 +357,7 @@ def _run_of(kind: str, here: Path) -> object:
         run.write_text("mine")
     if kind == "deep":
         return here / "run" / "er" / "and deeper"
-    odd = {"none": None, "unset": "", "a number": 5, "too long": str(here / ("x" * 300)), "nul": "a\0b"}
-    return odd.get(kind, run)
+    return {"none": None, "unset": ""}.get(kind, run)
 
 
 def _tensors(model: object) -> dict[str, torch.Tensor]:

@@ -118,13 +118,6 @@ class Config:
             for name in names:
                 self._require(getattr(self, name) >= least, name, f"it must be at least {least}")
         self._require(self.seed < 2**63, "seed", "it must be below 2**63")
-        self._require(self.workers <= MOST_WORKERS, "workers", f"it must be at most {MOST_WORKERS}, one for each core")
-        self._require(
-            self.worker_timeout == 0 or 1 <= self.worker_timeout <= LONGEST_WAIT,
-            "worker_timeout",
-            f"it must be 0, or from 1 to {LONGEST_WAIT:,} seconds",
-        )
-        self._require(self.peak_flops == 0 or self.peak_flops >= 1, "peak_flops", "it must be 0 or at least 1")
         self._require(self.lr > 0, "lr", "it must be above 0, 1e-3 say")
         self._require(self.final_lr <= 1, "final_lr", "it is a fraction of lr, from 0 to 1")
         self._require(self.warmup < self.steps, "warmup", f"it must end before the {self.steps} steps do")
@@ -148,9 +141,6 @@ class Config:
         if not holds:
             raise ValueError(f"{name} is {getattr(self, name)!r}: {advice}")
 
-
-MOST_WORKERS = 512
-LONGEST_WAIT = 1_000_000  # seconds, eleven days; far below the overflow of the system's timers
 
 CHOICES = {
     "optimizer": ("adamw", "sgd"),

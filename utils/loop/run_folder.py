@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -42,9 +41,9 @@ class RunFolder:
     def __init__(
         self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = SINGLE_PROCESS
     ):
-        self.path = _usable(path)
+        self.path = _folder(path)
         self.config, self.ranks, self.lock = config, ranks, None
-        self.data = {"training examples": examples, **_plain(labels)}
+        self.data = {"training examples": examples, **_readable(labels)}
         self.handle: int | None = None  # of the folder, from when it is opened for writing
         self.log = Log(self.path / "log.jsonl", ranks, self.writing)
         self.found: str | None = None  # the content of run.json
@@ -227,19 +226,11 @@ def best_weights(run: str | Path) -> dict:
     return saved["ema"] or saved["model"]
 
 
-def _usable(path: object) -> Path:
-    if not isinstance(path, str | Path):
-        raise ValueError(f"run is {path!r}: name a folder, by a string or a Path")
+def _folder(path: str | Path) -> Path:
     if not str(path):
         raise ValueError("run is '': name a folder (is a variable unset?)")
     path = Path(path).expanduser()
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return path
-    except (OSError, ValueError) as error:
-        raise ValueError(f"run={str(path)!r} cannot be a folder ({error}): choose another name") from error
-    if not path.is_dir():
+    if path.is_file():
         raise ValueError(f"run={str(path)!r} is a file: name a folder")
     return path
 
@@ -252,18 +243,11 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _plain(labels: object) -> dict[str, str | float]:
-    """Labels that are the same when they are read back."""
-    if labels is None:
-        return {}
-    if not isinstance(labels, dict):
-        raise ValueError(f"labels is {labels!r}: pass a dict of names and values")
-    for name, value in labels.items():
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not (isinstance(name, str) and isinstance(value, str | int | float | None) and finite):
-            raise ValueError(
-                f"labels has {name!r}: {value!r}: a name is a string, and a value a string or a finite number"
-            )
+def _readable(labels: dict | None) -> dict:
+    """Labels that are the same when they are read back, so that a resumed run finds its own."""
+    labels = labels or {}
+    if not isinstance(labels, dict) or json.loads(json.dumps(labels, default=str)) != labels:
+        raise ValueError(f"labels is {labels!r}: pass a dict of names and strings or finite numbers")
     return labels
 
 

@@ -120,7 +120,7 @@ def set_rng_state(state: dict) -> None:
 
 
 def accelerator_rng_state() -> dict[str, list[torch.Tensor]]:
-    """Restore what rng_state() returned, here or on another machine; streams of devices not in this one are skipped."""
+    """The random streams of this machine's accelerators: {"cuda": [state of each GPU]}; {} if there is none."""
     device, module = _with_streams()
     if device is None:
         return {}

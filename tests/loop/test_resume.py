@@ -13,10 +13,13 @@ import pytest
 import torch
 from helpers import resumable_run
 from helpers.paths import ROOT
+from torch import nn
 
-from utils.loop import checkpoint
+from utils.data import TensorData
+from utils.loop import Config, checkpoint, monitor, train
 from utils.loop import log as logs
 from utils.loop.log import MEASURED
+from utils.loop.metrics import cross_entropy_sum
 
 TRAIN = [
     sys.executable,
@@ -226,3 +229,25 @@ def test_stopping_in_the_middle_of_a_save_loses_nothing(tmp_path, uninterrupted)
     shutil.copy(newest, folder / "step-000000010.pt")  # a name that says nothing of its bytes is none of ours
     assert resumable_run.same(resumable_run.outcome(resumable_run.run(tmp_path, "fp32", 1)), uninterrupted["fp32", 1])
     assert not torn.exists()
+
+
+def test_the_rate_of_the_first_record_after_a_resume_counts_what_was_trained_since(tmp_path, monkeypatch):
+    """A clock that moves by one second a step: 8 targets a step are 8 targets a second, before and after."""
+    steps = []
+    monkeypatch.setattr(monitor.time, "perf_counter", lambda: float(len(steps)))
+    data = TensorData(torch.randn(64, 2), torch.randint(0, 3, (64,)))
+    config = Config(steps=12, batch_size=8, log_every=6, save_every=2, device="cpu")
+
+    def loss(outputs, targets):
+        if outputs.requires_grad:
+            steps.append(len(targets))
+        if len(steps) == stop:
+            raise KeyboardInterrupt
+        return cross_entropy_sum(outputs, targets)
+
+    model, stop = nn.Linear(2, 3), 5
+    with pytest.raises(KeyboardInterrupt):
+        train(model, data, None, config, run=tmp_path, loss=loss)
+    stop = None
+    records = train(nn.Linear(2, 3), data, None, config, run=tmp_path, loss=loss).history
+    assert [record[MEASURED]["targets_per_second"] for record in records] == [8.0, 8.0]

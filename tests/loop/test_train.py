@@ -1,6 +1,7 @@
 """The loop's promises: honest numbers, watching changes nothing, the same config the same run."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -91,6 +92,14 @@ def test_no_accuracy_where_targets_and_outputs_do_not_pair_up():
     """(4,) against (4, 1) would be compared each with each, and 16 pairs counted."""
     data = TensorData(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.int64))
     assert evaluate(net(), data).accuracy is None and evaluate(net(), data).targets == 4
+
+
+def test_no_accuracy_of_a_single_output():
+    """Of one output the largest is always the first: the share of zeros would pass for an accuracy."""
+    data = TensorData(torch.zeros(4, 2), torch.tensor([0, 1, 0, 0]))
+    loss = partial(nn.functional.cross_entropy, reduction="sum")
+    scores = evaluate(nn.Linear(2, 1), data, loss=lambda z, y: loss(z, torch.zeros_like(y)))
+    assert scores.targets == 4 and scores.accuracy is None
 
 
 def test_evaluate_changes_nothing():

@@ -39,6 +39,7 @@ class Monitor:
             disable=not (config.progress and self.state.ranks.first),
             unit="step",
         )
+        self.before = self.state.train_loss.over(self.state.ranks).sums[1]  # targets counted before a resume
         self.tick = self.window = time.perf_counter()
         return self
 
@@ -50,7 +51,7 @@ class Monitor:
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
-        rate = targets / seconds
+        rate, self.before = (targets - self.before) / seconds, 0
         record = self.log.add(
             step=state.step,
             epoch=self.order.epoch(state.step - 1),

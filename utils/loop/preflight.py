@@ -136,7 +136,11 @@ def check_ranks(ranks: Ranks, config: Config, order: Order, val_data: Dataset | 
     """
     if ranks.world == 1:
         return
-    asked = {"training examples": order.examples, "validation": val_data is not None, "run folder": run}
+    asked = {
+        "training examples": order.examples,
+        "validation examples": None if val_data is None else len(val_data),
+        "run folder": run,
+    }
     ranks.require_same("the run", asdict(config) | asked)
     if order.smallest_batch < ranks.world * config.accumulation:
         raise ValueError(

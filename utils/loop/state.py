@@ -26,7 +26,7 @@ class State:
     def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS):
         self.config, self.device, self.ranks = config, device, ranks
         if not model.training:
-            model.train()  # left in eval mode by mistake; modules frozen in eval mode on purpose stay so
+            model.train()  # left in eval mode by mistake; freeze modules on purpose after calling model.train()
         broadcast_initial_state(model, ranks)
         self.original_model = model
         in_parts = ranks.world > 1 and config.parallel == "fsdp"

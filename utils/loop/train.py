@@ -218,7 +218,7 @@ def evaluate(
                 outputs = model(x)
                 total = loss(outputs, y)
             targets = count_targets(y)
-            classes = not y.is_floating_point() and y.shape == outputs.shape[:-1]
+            classes = not y.is_floating_point() and y.shape == outputs.shape[:-1] and outputs.shape[-1] > 1
             if order.is_padding(step):
                 continue  # counted by the rank that it belongs to
             nats.add([total], targets)

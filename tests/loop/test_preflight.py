@@ -655,10 +655,11 @@ def test_a_file_that_cannot_be_written(tmp_path, in_the_way, kept):
     assert before.items() <= snapshot(tmp_path).items()
 
 
-def test_what_a_killed_save_left_is_gone_before_the_first_step(tmp_path):
+@pytest.mark.parametrize("name", ["checkpoints/.tmp-step-000000009-1", ".tmp-run.json.1"])
+def test_what_a_killed_save_left_is_gone_before_the_first_step(tmp_path, name):
     """On a full disk the next save may need its room."""
-    left = tmp_path / "checkpoints" / ".tmp-step-000000009-1"
-    left.parent.mkdir()
+    left = tmp_path / name
+    left.parent.mkdir(exist_ok=True)
     left.write_bytes(b"half a file")
     seen = []
 

@@ -163,7 +163,8 @@ class RunFolder:
             )
         _locked_here.add(self.path.resolve())
         self.log.path = self.here / "log.jsonl"
-        checkpoint.sweep(self.checkpoints)
+        for folder in (self.here, self.checkpoints):
+            checkpoint.sweep(folder)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         sessions = self.metadata["sessions"]
         if sessions:

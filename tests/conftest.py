@@ -22,8 +22,10 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def pytest_collection_finish(session):
-    session.config.cpu_before = cpu_seconds()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    item.config.cpu_before = cpu_seconds()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

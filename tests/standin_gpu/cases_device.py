@@ -37,7 +37,7 @@ def test_auto_is_the_accelerator_whatever_it_is_called(gpu):
 
 
 def test_several_ranks_are_refused_where_they_cannot_reach_each_other():
-    with pytest.raises(ValueError, match="'auto'.*2 ranks.*cpu and cuda only"):
+    with pytest.raises(ValueError, match=r"'auto'.*2 ranks.*cpu and cuda only"):
         Ranks(0, 2).pick_device("auto")
     assert Ranks(0, 2).pick_device("cpu") == torch.device("cpu")
 

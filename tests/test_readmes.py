@@ -148,6 +148,9 @@ def check(line: str, folder: Path) -> None:
             wheels.mkdir(parents=True)
             (wheels / "requirements.txt").touch()
             asked([PYTHON, "-m", "pip", *rest, "--dry-run"], folder)
+        case ["source", script]:  # of the environment that make sets up
+            folder_of_make = re.search(r"^BIN := (.+)$", (ROOT / "Makefile").read_text(), re.M)[1]
+            assert script == f"{folder_of_make}/activate"
         case ["pytest" | "pip", *rest]:
             rest = [word for word in rest if word != "install"]
             assert rest and all((ROOT / word).exists() for word in rest if not word.startswith("-"))
@@ -270,7 +273,7 @@ def test_the_pictures_caption_gives_the_claims_first_peak():
 def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     """The line with the numbers becomes what the README says people expect, and the cell is run as in the notebook."""
     setup, (*helpers, proof) = hook()
-    (belief,) = re.findall(r"Put `(assert [^`]+)` in place of the two numbers", README)
+    (belief,) = re.findall(r"put `(assert [^`]+)` in place of the line with both numbers", README)
     (numbers,) = [line for line in proof.splitlines() if line.startswith("assert (first, second) == (")]
     cells = [*setup, *helpers, proof, proof.replace(numbers, belief)]
     line = [sys.executable, "-c", FAILS]

@@ -86,16 +86,23 @@ RUN = (  # the others are parsed, or asked for their help
 )
 
 
+TAKES_LONG = ("papermill ", "pytest --nbmake", "python -m utils.course run ", "python -m utils.course grade ")
+
+
 def is_run(line: str) -> bool:
     return line.startswith(RUN)
 
 
-def each(pairs: list[tuple[str, str]]):
-    return pytest.mark.parametrize(("name", "line"), pairs, ids=[f"{name}: {line[:60]}" for name, line in pairs])
+def each(pairs: list[tuple[str, str]], marks: dict | None = None):
+    cases = [pytest.param(*pair, id=f"{pair[0]}: {pair[1][:60]}", marks=(marks or {}).get(pair, ())) for pair in pairs]
+    return pytest.mark.parametrize(("name", "line"), cases)
 
 
 @pytest.mark.slow
-@each([pair for pair in COMMANDS if is_run(pair[1])])
+@each(
+    [pair for pair in COMMANDS if is_run(pair[1])],
+    {pair: pytest.mark.nightly for pair in COMMANDS if pair[1].startswith(TAKES_LONG)},
+)
 def test_each_command_runs(name, line, tmp_path):
     """In a copy of nothing but what the command reads, so that it leaves no trace here."""
     for part in ("requirements.txt", "pyproject.toml", "notebooks", "utils", "tests"):
@@ -108,7 +115,7 @@ def test_each_command_runs(name, line, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-@each([pair for pair in COMMANDS if not is_run(pair[1])])
+@each([pair for pair in COMMANDS if not is_run(pair[1]) or pair[1].startswith(TAKES_LONG)])
 def test_each_command_that_takes_long_or_needs_more_is_right(name, line, tmp_path):
     check(line, tmp_path)
 
@@ -151,6 +158,8 @@ def check(line: str, folder: Path) -> None:
         case ["source", script]:  # of the environment that make sets up
             folder_of_make = re.search(r"^BIN := (.+)$", (ROOT / "Makefile").read_text(), re.M)[1]
             assert script == f"{folder_of_make}/activate"
+        case ["papermill", notebook, *_]:
+            assert (ROOT / notebook).exists()
         case ["pytest" | "pip", *rest]:
             rest = [word for word in rest if word != "install"]
             assert rest and all((ROOT / word).exists() for word in rest if not word.startswith("-"))

@@ -101,7 +101,7 @@ def four(tmp_path_factory):
     return run_together(4, tmp_path_factory.mktemp("four"))
 
 
-@pytest.fixture(params=[2, 4])
+@pytest.fixture(params=[2, pytest.param(4, marks=pytest.mark.nightly)])
 def together(request):
     return request.getfixturevalue({2: "two", 4: "four"}[request.param])
 

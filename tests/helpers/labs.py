@@ -16,6 +16,11 @@ PASSED = "passed"
 each_lab = pytest.mark.parametrize("lab", LABS.values(), ids=LABS)
 
 
+def compiling(lab: str) -> tuple:
+    """The marks of a test that runs one of a hundred ways through a lab: each way through lab 12 calls a C++ compiler."""
+    return (pytest.mark.nightly,) if lab == "12_one_graph" else ()
+
+
 def cells_of(lab: Lab, replaced: dict[str, str], last: Task) -> list[tuple[str, str]]:
     """The code cells up to that task's, without checks: what a student has run; `replaced`: cell id -> other code."""
     checks = {check.id for task in lab.tasks for check in task.checks}

@@ -2,7 +2,7 @@
 
 import papermill
 import pytest
-from helpers.labs import LABS, SOLUTIONS, each_lab, failing, relying_on, unsolved
+from helpers.labs import LABS, SOLUTIONS, compiling, each_lab, failing, relying_on, unsolved
 from helpers.paths import ROOT
 
 from utils.course.notebooks.notebook import load, text_of
@@ -24,7 +24,11 @@ def test_solution_passes_across_a_boundary(lab, worker):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "task"),
-    [pytest.param(lab, task, id=f"{lab.name}-{task.name}") for lab in LABS.values() for task in lab.tasks],
+    [
+        pytest.param(lab, task, id=f"{lab.name}-{task.name}", marks=compiling(lab.name))
+        for lab in LABS.values()
+        for task in lab.tasks
+    ],
 )
 def test_a_task_left_open_fails_its_own_checks_alone(lab, task, worker):
     found = failing(lab, unsolved(task))

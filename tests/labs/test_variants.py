@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import pytest
 import torch
-from helpers.labs import LABS, PASSED, each_lab, failing, relying_on
+from helpers.labs import LABS, PASSED, compiling, each_lab, failing, relying_on
 from variants import Variant, Variants, all_variants, replaced, solved
 
 import utils.data
@@ -53,7 +53,10 @@ def cheap_set_up():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS + other_ways(), ids=lambda variant: variant.id)
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(each, id=each.id, marks=compiling(each.lab)) for each in VARIANTS + other_ways()],
+)
 def test_wrong_code_is_caught_and_right_code_is_not(variant):
     task = task_of(variant)
     found = failing(LABS[variant.lab], cell_of(variant), [task])

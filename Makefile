@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TESTS := -n 2 --dist worksteal --nbmake notebooks solutions tests
 
-.PHONY: run site test test-browser quick torture check lab release tidy badges figures image receipt wheels
+.PHONY: run site test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
@@ -19,6 +19,12 @@ test: $(READY)           ## what every change must hold: tests, every lecture, e
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not browser and not nightly" tests
+
+rehearse: $(READY)       ## every lecture and solution on a stand-in GPU: which proofs run there, and what is red
+	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course rehearse
+
+seeds: $(READY)          ## every lecture and solution at other seeds, two drawn by the date: what is red
+	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course seeds
 
 test-browser: site       ## JupyterLab, the calculators and the site in a Chromium without a window; SHOTS=1 keeps pictures
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt

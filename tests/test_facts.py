@@ -145,7 +145,6 @@ def test_shapes_of_models_have_heads_and_inner_widths_as_their_papers_say():
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "NVIDIA GeForce RTX 4090 Laptop GPU",
         "NVIDIA GeForce RTX 4090 D",
-        "Tesla T4",
         "cpu",
         "",
     ],
@@ -208,3 +207,64 @@ def test_number_formats_are_those_of_torch():
         if form.name != "tf32":
             assert 1 + form.exponent + form.mantissa == info.bits
     assert facts.FORMATS["tf32"].exponent == facts.FORMATS["fp32"].exponent
+
+
+# The whitepapers' appendices: TFLOP/s in fp32, bf16 and fp8, the last two with sums in fp32.
+PRINTED = {
+    "3070": (20.3, 40.6),
+    "3080": (29.8, 59.5),
+    "3090": (35.6, 71),
+    "4070": (29.1, 58.3, 116.6),
+    "4080": (48.7, 97.5, 194.9),
+    "5070": (30.9, 61.7, 123.5),
+    "5080": (56.3, 112.6, 225.1),
+    "5090": (104.8, 209.5, 419),
+}
+# Bits of the bus, Gbit/s on each pin; gigabytes of a memory chip, and how many there are.
+BOARDS = {
+    "Tesla T4": (256, 10, 2, 8),
+    "NVIDIA L4": (192, 12.5, 2, 12),
+    "NVIDIA A10G": (384, 12.5, 2, 12),
+    "NVIDIA GeForce RTX 3060": (192, 15, 2, 6),
+    "NVIDIA GeForce RTX 3070": (256, 14, 1, 8),
+    "NVIDIA GeForce RTX 3080": (320, 19, 1, 10),
+    "NVIDIA GeForce RTX 3090": (384, 19.5, 1, 24),
+    "NVIDIA GeForce RTX 4060": (128, 17, 2, 4),
+    "NVIDIA GeForce RTX 4070": (192, 21, 2, 6),
+    "NVIDIA GeForce RTX 4080": (256, 22.4, 2, 8),
+    "NVIDIA GeForce RTX 5060": (128, 28, 2, 4),
+    "NVIDIA GeForce RTX 5070": (192, 28, 2, 6),
+    "NVIDIA GeForce RTX 5080": (256, 30, 2, 8),
+    "NVIDIA GeForce RTX 5090": (512, 28, 2, 16),
+}
+
+
+@pytest.mark.parametrize("model", PRINTED)
+def test_geforce_peaks_are_the_printed_ones(model):
+    for precision, printed in zip(("fp32", "bf16", "fp8"), PRINTED[model], strict=False):
+        assert facts.peak_flops(f"NVIDIA GeForce RTX {model}", precision) == pytest.approx(printed * 1e12, rel=0.006)
+
+
+@pytest.mark.parametrize("gpu", facts.OTHER_GPUS, ids=lambda gpu: gpu.name)
+def test_other_gpus_have_the_memory_of_their_boards(gpu):
+    bits, gigabits, gigabytes, chips = BOARDS[gpu.name]
+    assert gpu.bandwidth == bits / 8 * gigabits * 1e9
+    assert gpu.memory == gigabytes * chips * 10**9
+    assert list(gpu.flops) == [name for name in facts.PRECISIONS if name in gpu.flops]
+    assert gpu.flops["fp64"] * 32 <= gpu.flops["fp32"] <= gpu.flops["fp16"] / 2 * 1.000001
+
+
+@pytest.mark.parametrize(
+    ("gpu", "lacks"),
+    [
+        ("Tesla T4", {"tf32", "bf16", "fp8"}),
+        ("NVIDIA A10G", {"fp8"}),
+        ("NVIDIA GeForce RTX 3060", {"fp8"}),
+        ("NVIDIA L4", set()),
+    ],
+)
+def test_a_precision_without_units_is_refused(gpu, lacks):
+    assert set(facts.PRECISIONS) - set(facts.find_processor(gpu).flops) == lacks
+    for precision in lacks:
+        with pytest.raises(LookupError, match=precision):
+            facts.peak_flops(gpu, precision)

@@ -171,18 +171,80 @@ PROCESSORS = (
 )
 
 
+def _geforce(model: str, cores: int, gigahertz: float, gigabytes_per_second: float, gigabytes: int) -> Processor:
+    """A GeForce RTX of 2020 to 2025: two FLOPs a core and cycle in fp32, at the boost clock.
+
+    Against fp32, by the appendices of NVIDIA's whitepapers (GA102, 2021; Ada, 2022; RTX Blackwell, 2025): tf32 as fast,
+    bf16 and fp16 twice and fp8 four times as fast with sums in fp32, which is what torch's matmul does; fp64 a 64th. No fp8
+    before the 40 series.
+    """
+    fp32 = 2 * cores * gigahertz * GIGA
+    flops = {"fp64": fp32 / 64, "fp32": fp32, "tf32": fp32, "bf16": 2 * fp32, "fp16": 2 * fp32}
+    return Processor(
+        f"NVIDIA GeForce RTX {model}",
+        flops if model < "40" else flops | {"fp8": 4 * fp32},
+        gigabytes_per_second * GIGA,
+        gigabytes * GIGA,
+        f"NVIDIA's product page of the GeForce RTX {model}: cores, boost clock, memory and its bandwidth; the peaks derived",
+    )
+
+
+# What students have besides these: in Colab, in other clouds, at home. The calculators leave them out.
+OTHER_GPUS = (
+    Processor(
+        "Tesla T4",  # Colab's free GPU: neither bf16 nor fp8 units
+        {"fp64": 8.1 * TERA / 32, "fp32": 8.1 * TERA, "fp16": 65 * TERA},
+        320 * GIGA,
+        16 * GIGA,
+        "NVIDIA T4 product brief (2020); fp64: CUDA C++ programming guide, throughput by compute capability, 7.5",
+    ),
+    Processor(
+        "NVIDIA L4",
+        # The tensor-core figures are printed with sparsity: 120, 242, 242 and 485.
+        {
+            "fp64": 30.3 * TERA / 64,
+            "fp32": 30.3 * TERA,
+            "tf32": 120 * TERA / 2,
+            "bf16": 242 * TERA / 2,
+            "fp16": 242 * TERA / 2,
+            "fp8": 485 * TERA / 2,
+        },
+        300 * GIGA,
+        24 * GIGA,
+        "NVIDIA L4 Tensor Core GPU datasheet (2023); fp64: CUDA C++ programming guide, compute capability 8.9",
+    ),
+    Processor(
+        "NVIDIA A10G",
+        {"fp64": 35 * TERA / 64, "fp32": 35 * TERA, "tf32": 35 * TERA, "bf16": 70 * TERA, "fp16": 70 * TERA},
+        600 * GIGA,
+        24 * GIGA,
+        "NVIDIA A10G datasheet for AWS (2022); fp64: CUDA C++ programming guide, compute capability 8.6",
+    ),
+    _geforce("3060", 3_584, 1.78, 360, 12),
+    _geforce("3070", 5_888, 1.73, 448, 8),
+    _geforce("3080", 8_704, 1.71, 760, 10),
+    _geforce("3090", 10_496, 1.70, 936, 24),
+    _geforce("4060", 3_072, 2.46, 272, 8),
+    _geforce("4070", 5_888, 2.48, 504, 12),
+    _geforce("4080", 9_728, 2.51, 716.8, 16),
+    _geforce("5060", 3_840, 2.50, 448, 8),
+    _geforce("5070", 6_144, 2.51, 672, 12),
+    _geforce("5080", 10_752, 2.62, 960, 16),
+    _geforce("5090", 21_760, 2.41, 1_792, 32),
+)
+
+
 def find_processor(device_name: str) -> Processor:
     """The processor that calls itself exactly `device_name`.
 
     Exactly, because a name that merely resembles a known one is another chip: an "NVIDIA H100 PCIe" and an
     "NVIDIA GeForce RTX 4090 Laptop GPU" are slower, a MIG slice is a fraction. LookupError for all others.
     """
-    for processor in PROCESSORS:
-        if processor.name == device_name:
-            return processor
-    known = ", ".join(repr(processor.name) for processor in PROCESSORS)
+    known = {processor.name: processor for processor in (*PROCESSORS, *OTHER_GPUS)}
+    if device_name in known:
+        return known[device_name]
     raise LookupError(
-        f"no datasheet figures for {device_name!r}, only for {known}: add them to PROCESSORS in utils/facts.py, "
+        f"no datasheet figures for {device_name!r}, only for {', '.join(map(repr, known))}: add them to utils/facts.py, "
         "with their source, rather than borrow another chip's"
     )
 

@@ -70,7 +70,7 @@ def test_explain_asserts_does_nothing_outside_ipython():
 def test_explain_asserts_shows_the_values_in_ipython_and_is_there_once():
     shell = InteractiveShell()
     shell.run_cell("from utils.checks.asserts import explain_asserts; explain_asserts(); explain_asserts()")
-    assert [type(t).__name__ for t in shell.ast_transformers] == ["_ExplainAsserts"]
+    assert [type(t).__name__ for t in shell.ast_transformers] == ["ExplainAsserts"]
     result = shell.run_cell("x = 2\nassert x == 1 + 2")
     assert "assert 2 == (1 + 2)" in str(result.error_in_exec)
     assert shell.run_cell("assert x == 2").success

@@ -1,10 +1,15 @@
 """The stand-in itself: it computes like the CPU, and is another device."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from standin_gpu import standin
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -167,3 +172,75 @@ def test_its_stream_is_out_of_reach_in_a_forked_process_as_cudas_is():
     with open(reading) as told:
         assert "in forked subprocess" in told.read()
     os.wait()
+
+
+def test_it_counts_the_operators_that_run_on_it_and_no_copies_views_or_allocations():
+    def counted(work) -> int:
+        before = torch.gpu.operators()
+        work()
+        return torch.gpu.operators() - before
+
+    host, x = torch.ones(4, 4), torch.ones(4, 4, device="gpu")
+    assert counted(lambda: host @ host) == 0
+    assert counted(lambda: (host.to("gpu"), x.cpu(), x.sum, x.view(16), x.T, torch.empty(3, device="gpu"))) == 0
+    assert counted(lambda: x.tolist()) == 0
+    assert counted(lambda: x + x) == 1
+    assert counted(lambda: x.clone()) == 1, "a copy within the device"
+    assert counted(lambda: F.conv2d(x.view(1, 1, 4, 4), x.view(1, 1, 4, 4))) == 1
+
+
+def test_processes_count_together(tmp_path):
+    count, script = tmp_path / "count", "import standin, torch; standin.load(); torch.ones(2, device='gpu').add_(1); {}"
+    said = "print(torch.gpu.operators())"
+    where = {"PYTHONPATH": str(Path(standin.__file__).parent), standin.COUNT: str(count)}
+    for expected in ("2", "4"):  # fill_ and add_
+        done = subprocess.run([sys.executable, "-c", script.format(said)], env=os.environ | where, capture_output=True)
+        assert done.stdout.decode().strip() == expected, done.stderr.decode()
+
+
+def test_a_fork_before_its_first_use_may_use_it_and_one_after_may_not():
+    script = """
+import os, sys, torch, standin
+standin.load()
+if sys.argv[1] == "after":
+    torch.ones(1, device="gpu")
+child = os.fork()
+if child == 0:
+    try:
+        torch.gpu.get_rng_state()
+        os._exit(0)
+    except RuntimeError as error:
+        os._exit(7 if "forked" in str(error) else 8)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    where = os.environ | {"PYTHONPATH": str(Path(standin.__file__).parent)}
+    for when, code in (("before", "0"), ("after", "7")):
+        done = subprocess.run([sys.executable, "-c", script, when], env=where, capture_output=True, text=True)
+        assert done.stdout.strip() == code, done.stderr
+
+
+def test_forward_mode_has_its_zeros():
+    def loss(weight):
+        return torch.tanh(x @ weight.T).pow(2).sum()
+
+    weight, x = (torch.randn(*sizes, generator=torch.Generator().manual_seed(0)) for sizes in ((4, 3), (2, 3)))
+    here = torch.func.hessian(loss)(weight)
+    weight, x = weight.to("gpu"), x.to("gpu")
+    assert torch.equal(torch.func.hessian(loss)(weight).cpu(), here)
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+def test_gloo_takes_its_tensors_but_for_send(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        x, found = torch.arange(3.0, device="gpu"), [torch.empty(3, device="gpu")]
+        dist.all_reduce(x)
+        dist.all_gather(found, x)
+        assert found[0].tolist() == [0, 1, 2] and found[0].device.type == "gpu"
+        network = nn.parallel.DistributedDataParallel(nn.Linear(3, 1).to("gpu"))
+        network(x).backward()
+        assert network.module.weight.grad.tolist() == [[0, 1, 2]]
+        with pytest.raises(RuntimeError, match="send of gloo takes tensors of the host only"):
+            dist.send(x, 0)
+    finally:
+        dist.destroy_process_group()

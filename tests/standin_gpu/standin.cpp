@@ -6,7 +6,7 @@
 // that it copies from without waiting, autocast. README.md says how it is used; standin.py gives it its name and its
 // Python module.
 //
-// In this order: memory, random numbers, the device as torch asks for it, the operators, autocast, what Python may
+// In this order: what is counted, memory, random numbers, the device as torch asks for it, the operators, autocast, what Python may
 // call.
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -15,6 +15,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -24,6 +25,11 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/extension.h>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <unordered_set>
@@ -35,6 +41,25 @@ using namespace at;
 constexpr auto OURS = DeviceType::PrivateUse1;
 const Device DEVICE(OURS, 0);  // the only one
 const DispatchKeySet KEYS(DispatchKey::PrivateUse1);
+
+// ---- what is counted ------------------------------------------------------------------------------------------------
+
+// How many operators have run on the device: what computes there. Making, viewing and reading a tensor, and copies from
+// and to the host, are none. The count may lie in a file that many processes share; then it is that of them all.
+std::atomic<int64_t> own_count{0};
+std::atomic<int64_t>* operators = &own_count;
+
+void share_count(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  TORCH_CHECK(file >= 0 && ftruncate(file, sizeof(*operators)) == 0, "the count cannot be kept in ", path);
+  void* page = mmap(nullptr, sizeof(*operators), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  TORCH_CHECK(page != MAP_FAILED, "the count cannot be kept in ", path);
+  operators = static_cast<std::atomic<int64_t>*>(page);
+}
+
+// Whether this process has used the device. A process forked from it must not, as on CUDA.
+std::atomic<bool> used{false};
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
@@ -63,6 +88,7 @@ struct DeviceMemory final : c10::DeviceAllocator {
   };
 
   DataPtr allocate(size_t bytes) override {
+    used = true;
     void* pointer = c10::alloc_cpu(bytes);
     Storage held{Storage::use_byte_size_t{}, bytes, DataPtr{pointer, pointer, &c10::free_cpu, Device(kCPU)}};
     return {pointer, new Counted(static_cast<int64_t>(bytes), std::move(held)), &Counted::release, DEVICE};
@@ -298,6 +324,8 @@ struct Call {
 // Every operator that has no kernel of its own below: the CPU's, on the same bytes, so that what it writes in place
 // lands, declared (add_) or not (the running averages of BatchNorm).
 void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  ++*operators;
+  used = true;
   Call call{op.schema(), {}};
   const bool mixes = MIX.count(op.schema().name()) > 0;
   std::optional<Generator> stream;
@@ -311,6 +339,14 @@ void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     } else if (value.isTensorList()) {
       c10::List<Tensor> given;
       for (const Tensor& tensor : value.toTensorList()) given.push_back(call.give(tensor, mixes));
+      value = std::move(given);
+    } else if (value.isList() && value.toListRef().size() && value.toListRef()[0].isTensorList()) {  // of a gather
+      c10::List<c10::List<Tensor>> given;
+      for (const IValue& list : value.toListRef()) {
+        c10::List<Tensor> inner;
+        for (const Tensor& tensor : list.toTensorList()) inner.push_back(call.give(tensor, mixes));
+        given.push_back(std::move(inner));
+      }
       value = std::move(given);
     } else if (value.isOptionalTensorList()) {  // the indices of x[i, j], which may lie on the host
       c10::List<std::optional<Tensor>> given;
@@ -346,6 +382,13 @@ void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+// gloo reads what it sends from the host's memory. On CUDA that ends the process.
+const std::set<std::string> HOST_ONLY = {"c10d::send", "c10d::recv_", "c10d::recv_any_source_"};
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK(false, op.schema().name(), " of gloo takes tensors of the host only, and not those of ", DEVICE);
+}
+
 // Kernels that torch wants of every backend: making, copying, reading, resizing and viewing.
 
 namespace kernels {
@@ -366,6 +409,7 @@ Tensor empty_strided(
 }
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool) {
+  if (is_ours(from) && is_ours(to)) ++*operators;
   as_cpu(to).copy_(as_cpu(from));
   return to;
 }
@@ -427,10 +471,19 @@ Tensor unfold(const Tensor& tensor, int64_t dimension, int64_t size, int64_t ste
   return at::native::unfold(tensor, dimension, size, step);
 }
 
+// A zero of forward mode: a shape without bytes, with which torch knows how to compute.
+Tensor zero_without_bytes(
+    IntArrayRef sizes, std::optional<ScalarType> type, std::optional<Layout>, std::optional<Device>, std::optional<bool>) {
+  static at::native::ZeroTensorAllocator no_bytes(DEVICE);
+  return at::detail::empty_generic(
+      sizes, &no_bytes, KEYS.add(DispatchKey::ZeroTensor), c10::dtype_or_default(type), std::nullopt);
+}
+
 // torch chooses among the convolutions of the devices that it knows; for any other it asks here.
 Tensor convolution(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
+  ++*operators;
   return as_ours(at::convolution(
       as_cpu(x), as_cpu(weight), as_cpu(bias), stride, padding, dilation, transposed, output_padding, groups));
 }
@@ -438,6 +491,7 @@ Tensor convolution(
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     const Tensor& gradient, const Tensor& x, const Tensor& weight, IntArrayRef stride, IntArrayRef padding,
     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups, std::array<bool, 3> wanted) {
+  ++*operators;
   const int64_t biases[] = {transposed ? weight.size(1) * groups : weight.size(0)};
   auto [of_x, of_weight, of_bias] = at::convolution_backward(
       as_cpu(gradient), as_cpu(x), as_cpu(weight), IntArrayRef(biases), stride, padding, dilation, transposed,
@@ -465,19 +519,30 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", &kernels::view);
   m.impl("_reshape_alias", &kernels::reshape_alias);
   m.impl("unfold", &kernels::unfold);
+  m.impl("_efficientzerotensor", &kernels::zero_without_bytes);
   m.impl("convolution_overrideable", &kernels::convolution);
   m.impl("convolution_backward_overrideable", &kernels::convolution_backward);
 }
 
 // torch composes mm of a device that has no kernel for it (mm.out of an empty result); a GPU has one, like the CPU. So
-// whatever is a kernel there is one here, and a GPU's operators are the ones that run, are counted and are profiled.
+// whatever is a kernel there is one here, and a GPU's operators are the ones that run, are counted and are profiled. And
+// gloo, which takes the tensors of a CUDA device but for send and recv, takes ours as the CPU's.
 void take_kernels_of_the_cpu() {
   static torch::Library library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static torch::Library collectives(torch::Library::IMPL, "c10d", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  struct Quiet : c10::WarningHandler {  // torch has kernels for c10d here, and would warn that they are replaced
+    void process(const c10::Warning&) override {}
+  } quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
-    if (name.getNamespace() == "aten" && op && op->hasKernelForDispatchKey(DispatchKey::CPU) &&
-        !op->hasKernelForDispatchKey(DispatchKey::PrivateUse1))
-      library.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
+    if (!op || !op->hasKernelForDispatchKey(DispatchKey::CPU)) continue;
+    const auto kernel = [] { return torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>(); };
+    if (name.getNamespace() == "aten" && !op->hasKernelForDispatchKey(DispatchKey::PrivateUse1))
+      library.impl(toString(name).c_str(), kernel());
+    else if (name.getNamespace() == "c10d")
+      collectives.impl(
+          toString(name).c_str(), HOST_ONLY.count(name.name) ? torch::CppFunction::makeFromBoxedFunction<&refuse>() : kernel());
   }
 }
 
@@ -509,4 +574,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     at::RegisterPrivateUse1HooksInterface(&hooks);
   });
   m.def("default_generator", [] { return default_generator(); });
+  m.def("operators", [] { return operators->load(); });
+  m.def("share_count", &share_count);
+  m.def("used", [] { return used.load(); });
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from types import ModuleType
 import torch
 
 NAME = "gpu"
+COUNT = "STANDIN_GPU_COUNT"  # names a file: all processes that find it in their environment count operators there
 SOURCE = Path(__file__).with_name("standin.cpp")
 BUILT = Path(__file__).parents[2] / "build" / "standin_gpu"
 OPTIONS = ("-O1", "-std=c++20", "-shared", "-fPIC", "-DTORCH_EXTENSION_NAME=standin")
@@ -73,9 +74,12 @@ def load() -> None:
     library = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(library)
     library.install()
+    if COUNT in os.environ:
+        library.share_count(os.environ[COUNT])
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device_module(library))
     torch.utils.generate_methods_for_privateuse1_backend()
+    torch.distributed.Backend.backend_capability["gloo"].append(NAME)
     # module.to(device) gives the parameters other bytes on the devices that torch knows, and makes new parameters on
     # others: an optimizer that was made before would go on with the old ones.
     torch.__future__.set_swap_module_params_on_conversion(True)
@@ -86,7 +90,7 @@ def _device_module(library: ModuleType) -> ModuleType:
     module = ModuleType(f"torch.{NAME}")
     stream = library.default_generator()
     forked = []
-    os.register_at_fork(after_in_child=lambda: forked.append(True))
+    os.register_at_fork(after_in_child=lambda: forked.append(True) if library.used() else None)
 
     def require_reachable(device: int | str | torch.device) -> None:
         if forked:  # as CUDA does
@@ -111,13 +115,16 @@ def _device_module(library: ModuleType) -> ModuleType:
         yield
 
     module.is_available = lambda: True
-    module.is_initialized = lambda: not forked
+    module.is_initialized = lambda: library.used() and not forked
+    module.operators = library.operators
     module._is_in_bad_fork = lambda: bool(forked)
     module._lazy_init = lambda: None
     module.device_count = lambda: 1
     module.current_device = lambda: 0
     module.set_device = lambda index: None
     module.device = device
+    module.Stream, module.Event, module.current_stream = torch.Stream, torch.Event, torch.accelerator.current_stream
+    module.stream = lambda stream: stream if stream else nullcontext()
     module.synchronize = lambda device=None: None
     module.get_device_name = lambda device=None: "stand-in GPU"
     module.get_rng_state, module.set_rng_state = get_rng_state, set_rng_state

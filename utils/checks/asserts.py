@@ -1,9 +1,8 @@
 """Expected errors, asserts that explain themselves, and proofs that cannot run here."""
 
-import ast
 from contextlib import contextmanager
 
-from _pytest.assertion.rewrite import rewrite_asserts  # private to pytest: pinned, and covered by a test
+from utils.checks.shown import PASSED, VARIABLE, ExplainAsserts
 
 NOT_VERIFIED = "not verified here:"
 
@@ -21,6 +20,9 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message:
         if message not in str(error):
             raise AssertionError(f"expected {message!r} in the error, got {type(error).__name__}: {error}") from error
         caught.append(error)
+        words = str(error).strip().splitlines() or [""]
+        text = f"{type(error).__name__}: {words[0]}"[:80]
+        PASSED.note(text, text)
     else:
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise AssertionError(f"expected {names}, but nothing was raised")
@@ -31,20 +33,9 @@ def not_verified(reason: str) -> None:
     print(f"{NOT_VERIFIED} {reason}")
 
 
-class _ExplainAsserts(ast.NodeTransformer):
-    """pytest's assertion rewriting, applied to each cell."""
-
-    def visit(self, node):
-        if isinstance(node, ast.Module):
-            rewrite_asserts(node, b"")
-            # pytest adds imports on the line of the first statement, without an end line; IPython would take line 1.
-            for statement in node.body:
-                statement.end_lineno = getattr(statement, "end_lineno", None) or statement.lineno
-        return node
-
-
 def explain_asserts() -> None:
-    """Make every failing `assert` in this notebook show the values that it compared, as pytest does.
+    """Make the asserts of this notebook explain themselves: a failing one shows the values that it compared, as pytest
+    does, and a cell whose asserts all pass prints one line with what they compared.
 
     Does nothing outside IPython. A second call changes nothing.
     """
@@ -52,5 +43,8 @@ def explain_asserts() -> None:
         shell = get_ipython()
     except NameError:
         return
-    if not any(isinstance(t, _ExplainAsserts) for t in shell.ast_transformers):
-        shell.ast_transformers.append(_ExplainAsserts())
+    if not any(isinstance(transformer, ExplainAsserts) for transformer in shell.ast_transformers):
+        shell.ast_transformers.append(ExplainAsserts())
+        shell.user_ns[VARIABLE] = PASSED
+        shell.events.register("pre_run_cell", PASSED.begin)
+        shell.events.register("post_run_cell", PASSED.end)

@@ -14,6 +14,8 @@ from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
 from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
+from utils.course.rehearsal.rehearse import rehearse
+from utils.course.rehearsal.seeds import SHIFTS, seeds
 from utils.course.run import run
 from utils.course.site.build import build, stale
 from utils.course.site.readme_figures import figures
@@ -66,6 +68,32 @@ def _parser() -> argparse.ArgumentParser:
         help="where `run` wrote, and where site/ is written (default build/)",
     )
     command.set_defaults(command=_site)
+
+    for name, function, what in (
+        (
+            "rehearse",
+            _rehearse,
+            "run notebooks on the stand-in GPU: which proofs run on the device, and what is red there",
+        ),
+        ("seeds", _seeds, "run notebooks with every seed shifted: what is red at another draw"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument(
+            "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all lectures and solutions"
+        )
+        command.add_argument("--jobs", type=_count, default=2, help="notebooks at a time (default 2)")
+        command.add_argument(
+            "--timeout", type=_count, default=SHORT_TIMEOUT, help=f"seconds a cell may take ({SHORT_TIMEOUT})"
+        )
+        command.set_defaults(command=function)
+    command.add_argument(
+        "--shift",
+        type=_shifts,
+        action="extend",
+        default=[],
+        metavar="N",
+        help=f"a whole number or a range such as {SHIFTS[0]}-{SHIFTS[-1]}; may be repeated (default: two by the date)",
+    )
 
     command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
     command.add_argument(
@@ -191,6 +219,24 @@ def _count(text: str) -> int:
 def _run(args: argparse.Namespace) -> int:
     timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
     return run(find(args.notebooks, lectures=True), args.build, full=args.full, jobs=args.jobs, timeout=timeout)
+
+
+def _rehearse(args: argparse.Namespace) -> int:
+    return rehearse(_with_solutions(args.notebooks), ROOT / "build", jobs=args.jobs, timeout=args.timeout)
+
+
+def _seeds(args: argparse.Namespace) -> int:
+    options = {"jobs": args.jobs, "timeout": args.timeout}
+    return seeds(_with_solutions(args.notebooks), ROOT / "build", shifts=args.shift, **options)
+
+
+def _with_solutions(paths: list[Path]) -> list[Path]:
+    return find(paths or [receipt_run.LECTURES, receipt_run.SOLUTIONS], lectures=True)
+
+
+def _shifts(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(_count(first), _count(last or first) + 1))
 
 
 def _badges(args: argparse.Namespace) -> int:

@@ -88,23 +88,26 @@ def _one(
 
 
 def execute_and_judge(
-    lecture: Lecture, output: Path, header: dict, timeout: int | None, workers: list
+    lecture: Lecture, output: Path, header: dict, timeout: int | None, workers: list, environment: dict | None = None
 ) -> tuple[ledger.Result, Lecture | None]:
     """Execute one notebook in its own process, to `output`; returns its result and the notebook with outputs, if any.
 
-    The process is in `workers` while it runs; killing it there ends the notebook.
+    The process is in `workers` while it runs; killing it there ends the notebook. `environment`: variables for it and for
+    the notebook's kernel; its PYTHONPATH comes before the course's own.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     output.unlink(missing_ok=True)
     began, full = time.monotonic(), header["form"] == "full"
-    problem = _execute(lecture, output, full=full, timeout=timeout, workers=workers)
+    problem = _execute(lecture, output, full=full, timeout=timeout, workers=workers, extra=environment or {})
     executed = read(output) if output.exists() else None
     seconds = time.monotonic() - began
     cuda = header["device"] == "cuda"
     return ledger.judge(lecture, executed, cuda=cuda, full=full, seconds=seconds, problem=problem), executed
 
 
-def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None, workers: list) -> str:
+def _execute(
+    lecture: Lecture, output: Path, *, full: bool, timeout: int | None, workers: list, extra: dict[str, str]
+) -> str:
     """Run the engine on one lecture in a new process; returns the problem, or "" if there is none."""
     command = [
         sys.executable,
@@ -114,8 +117,14 @@ def _execute(lecture: Lecture, output: Path, *, full: bool, timeout: int | None,
         str(output.resolve()),
     ]
     command += ["--full"] * full + ([f"--timeout={timeout}"] if timeout else [])
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this utils, even if it is not installed
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}  # two share the cores
+    found = [extra.get("PYTHONPATH"), str(ROOT), os.environ.get("PYTHONPATH")]
+    paths = list(filter(None, found))  # this utils, even if it is not installed
+    environment = {
+        "OMP_NUM_THREADS": "1",
+        **os.environ,
+        **extra,
+        "PYTHONPATH": os.pathsep.join(paths),
+    }  # two share the cores
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         with worker:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from utils.course.mutation.dataflow import called_name
+from utils.course.mutation.dataflow import Use, called_name
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
-from utils.course.notebooks.notebook import CLAIM, Cell, Claim, Lecture
+from utils.course.notebooks.notebook import CLAIM, HOST, Cell, Claim, Lecture
 from utils.course.notebooks.tidy import METADATA, changes_of, readable
 
-TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux"}
+TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
 SECTIONS = (
     "How to say it out loud",
     "What this does not mean",
@@ -24,6 +24,7 @@ SECTIONS = (
 )
 CALCULATOR = 'from utils.napkin import calculators\n\ncalculators.show("{name}")'
 LONGEST_PROOF = 25  # lines
+LONGEST_REASON = 90  # characters
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
@@ -134,7 +135,7 @@ def tags_are_known(lecture: Lecture) -> list[str]:
                 f"cell {cell.id}: unknown tag {', '.join(sorted(strange))}; known are {', '.join(sorted(TAGS))}"
             )
         if (set(cell.tags) & (TAGS - {"parameters"})) and cell.index not in proofs:
-            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, compiler, real-data or linux")
+            problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, compiler, real-data, linux or host")
     return problems
 
 
@@ -147,7 +148,7 @@ def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
         if tree is None:
             continue  # another rule's business
         says = any(called_name(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
-        tags = set(cell.tags) & (TAGS - {"parameters"})
+        tags = set(cell.tags) & (TAGS - {"parameters", "host"})
         if says and cell.index not in proofs:
             problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
         elif says and not tags:
@@ -165,9 +166,16 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
         "compiler": (_asks_for_compiler, "if compiler:"),
         "linux": (_asks_for_linux, 'if sys.platform == "linux":'),
         "real-data": (lambda test: True, "if …:"),
+        "host": (None, ""),
     }[tag]
+    if asks is None:
+        return ""  # it runs anywhere; host_proofs_say_why looks at it
+    functions = {node.name: node.body for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and asks(node.test) and list(_checks(node.body, inside_if=True)):
+        if not (isinstance(node, ast.If) and asks(node.test)):
+            continue
+        called = [functions.get(called_name(inner), []) for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+        if any(list(_checks(body, inside_if=True)) for body in (node.body, *called)):
             otherwise = (inner for child in node.orelse for inner in ast.walk(child))
             if any(called_name(inner) == "not_verified" for inner in otherwise if isinstance(inner, ast.expr)):
                 return ""
@@ -197,6 +205,42 @@ def _conditions(test: ast.expr) -> list[ast.expr]:
     return [test]
 
 
+def host_proofs_say_why(lecture: Lecture) -> list[str]:
+    """A proof that stays on the host has the reason in its metadata, in a phrase; no other cell has one."""
+    problems = []
+    for cell in lecture.cells:
+        reason = cell.raw.get("metadata", {}).get(HOST)
+        if (HOST in cell.tags) != bool(reason):
+            problems.append(f'cell {cell.id}: the tag host and its reason, "host": "…" in the metadata, stand together')
+        elif reason and not (isinstance(reason, str) and 8 <= len(reason) <= LONGEST_REASON):
+            problems.append(f"cell {cell.id}: its reason for host is no phrase of 8 to {LONGEST_REASON} characters")
+    return problems
+
+
+def no_assert_spares_a_gpu(lecture: Lecture) -> list[str]:
+    """No assert is true because of the device: `assert x or device.type == "cuda"` proves nothing on a GPU."""
+    return [
+        f"cell {cell.id}: an assert that {ast.unparse(test)!r} makes true: assert each device's answer instead"
+        for cell in lecture.code
+        for node in ast.walk(tree_of(cell) or ast.Module([], []))
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+        for test in node.test.values
+        if "device.type" in ast.unparse(test)
+    ]
+
+
+def gpu_proofs_leave_no_names(lecture: Lecture) -> list[str]:
+    """What runs on CUDA alone stands in a function: a name that it left behind would change later cells there, unseen."""
+    problems = []
+    for cell in lecture.code:
+        for node in (tree_of(cell) or ast.Module([], [])).body:
+            if isinstance(node, ast.If) and _asks_for_cuda(node.test):
+                names = Use(node.body).binds
+                if names:
+                    problems.append(f"cell {cell.id}: {', '.join(sorted(names))} bound on CUDA alone: use a function")
+    return problems
+
+
 # The form
 
 
@@ -214,11 +258,11 @@ def ids_are_readable(lecture: Lecture) -> list[str]:
 
 
 def nothing_is_stored_but_text(lecture: Lecture) -> list[str]:
-    """No outputs, no counts, no metadata but kernelspec, language_info and tags."""
+    """No outputs, no counts, no metadata but kernelspec, language_info, tags and the reason of a host proof."""
     problems = [f"cell {c.id}: stored with outputs" for c in lecture.code if c.raw.get("outputs")]
     problems += [f"cell {c.id}: stored with a count" for c in lecture.code if c.raw.get("execution_count") is not None]
     for cell in lecture.cells:
-        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags"})
+        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags", "host"})
         if extra:
             problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
     if lecture.raw.get("metadata") != METADATA:
@@ -388,6 +432,9 @@ RULES = (  # for a lecture
     proofs_are_short,
     tags_are_known,
     tags_say_what_proofs_do,
+    host_proofs_say_why,
+    no_assert_spares_a_gpu,
+    gpu_proofs_leave_no_names,
     ids_are_readable,
     nothing_is_stored_but_text,
     is_tidy,

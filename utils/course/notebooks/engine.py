@@ -11,8 +11,10 @@ runs one lecture in a process of its own and prints a line of JSON before each c
 
 import argparse
 import json
+import re
 import time
 from pathlib import Path
+from queue import Empty
 
 import papermill
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
@@ -27,7 +29,18 @@ from traitlets import Any
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
+WORK = "work"  # key in a cell's metadata: what the device did meanwhile, absent on a machine without one
+PROOF = re.compile(r"proof-(\d+)-(\d+)")
+PASSED = re.compile(r"^\x1b\[32m✓\x1b\[0m ", re.MULTILINE)  # as utils.checks.shown begins the line
 GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
+
+
+# What the machine's GPU has done since the kernel began: operators on the stand-in, allocations on CUDA, whose allocator
+# counts no operators. Exact, and asking changes nothing. None before torch is imported, and without a GPU.
+ASK = """(lambda torch: None if torch is None
+    else torch.gpu.operators() if hasattr(torch, "gpu")
+    else torch.cuda.memory_stats().get("allocation.all.allocated", 0) if torch.cuda.is_available()
+    else None)(__import__("sys").modules.get("torch"))"""
 
 
 class EveryCellClient(PapermillNotebookClient):
@@ -44,11 +57,17 @@ class EveryCellClient(PapermillNotebookClient):
         return self.nb
 
     def papermill_execute_cells(self):
+        work = None
         for index, cell in enumerate(self.nb.cells):
             self.progress(index, len(self.nb.cells), cell.get("id", ""))
             self.nb_man.cell_start(cell, index)
             try:
                 self.execute_cell(cell, index)
+                if cell.cell_type == "code":
+                    before, work = work, self._ask_work()
+                    if work is not None:
+                        cell.metadata[WORK] = work - (before or 0)
+                    _number(cell)
             except CellTimeoutError as error:
                 _add_error(cell, "Timeout", str(error).strip().splitlines()[0])
                 if not self._interrupt():
@@ -60,6 +79,21 @@ class EveryCellClient(PapermillNotebookClient):
                 self.nb_man.cell_complete(cell, index)
             if STOPPED in self.nb.metadata:
                 return
+
+    @run_sync
+    async def _ask_work(self) -> int | None:
+        """How much the GPU has done so far, by ASK. Raises DeadKernelError if the kernel is gone."""
+        request = self.kc.execute("", silent=True, store_history=False, user_expressions={WORK: ASK})
+        while True:
+            try:
+                reply = await ensure_async(self.kc.shell_channel.get_msg(timeout=1))
+            except Empty:
+                if not await ensure_async(self.km.is_alive()):
+                    raise DeadKernelError("the kernel died after the cell") from None
+                continue
+            if reply["parent_header"].get("msg_id") == request:
+                text = reply["content"]["user_expressions"][WORK].get("data", {}).get("text/plain", "None")
+                return None if text == "None" else int(text)
 
     def _stop(self, cell, what: str) -> None:
         self.nb.metadata[STOPPED] = f"not run: the cell {cell.get('id', '?')!r} came before it, and {what}"
@@ -125,6 +159,14 @@ def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | N
     except PapermillExecutionError:
         # The error is in the notebook, where the ledger looks; papermill added two marker cells to it.
         write_ipynb(remove_error_markers(load_notebook_node(str(output))), str(output))
+
+
+def _number(cell) -> None:
+    """Put the claim's number into the line in which a proof says what it compared: the kernel knows no cell's name."""
+    proof = PROOF.fullmatch(cell.get("id", ""))
+    for output in cell.outputs if proof else ():
+        if output["output_type"] == "stream":
+            output["text"] = PASSED.sub(rf"\g<0>{proof[1]}.{proof[2]}  ", output["text"], count=1)
 
 
 def _add_error(cell, name: str, value: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.checks.asserts import NOT_VERIFIED
-from utils.course.notebooks.engine import STOPPED
+from utils.course.notebooks.engine import STOPPED, WORK
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
 from utils.data.atomic_write import write_text
 
@@ -24,13 +24,26 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim's status; `reason` says why it is not verified here, or what a failing proof saw."""
+    """One claim's status; `reason` says why it is not verified here, or what a failing proof saw.
+
+    `work`: what its proof ran on the machine's GPU (see the engine), None on a machine without one.
+    """
 
     claim: Claim
     lecture: str
     status: str
     reason: str
     seconds: float
+    work: int | None = None
+
+    @property
+    def on_device(self) -> bool:
+        return self.status == VERIFIED and bool(self.work)
+
+    @property
+    def host(self) -> str:
+        """Why the proof stays on the host, "" if it does not."""
+        return self.claim.proof.host if self.claim.proof else ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,16 @@ class Result:
 
     def count(self, status: str) -> int:
         return sum(verdict.status == status for verdict in self.verdicts)
+
+    @property
+    def on_device(self) -> int:
+        """Claims whose proofs ran on the machine's GPU."""
+        return sum(verdict.on_device for verdict in self.verdicts)
+
+    @property
+    def host(self) -> int:
+        """Claims whose proofs stay on the host, on every machine."""
+        return sum(bool(verdict.host) for verdict in self.verdicts)
 
     @property
     def red(self) -> bool:
@@ -90,7 +113,10 @@ def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stop
 
 
 def _verdict(lecture: Lecture, claim: Claim, status: str, reason: str) -> Verdict:
-    return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof) if claim.proof else 0.0)
+    if claim.proof is None:
+        return Verdict(claim, lecture.name, status, reason, 0.0)
+    work = claim.proof.raw.get("metadata", {}).get(WORK)
+    return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof), work)
 
 
 def trouble(cell: Cell, stopped: str = "not run") -> str:
@@ -138,6 +164,8 @@ def rows(results: list[Result], machine: dict) -> list[dict]:
             "proof": verdict.claim.proof_hash,
             "status": verdict.status,
             "reason": verdict.reason,
+            "on the device": verdict.on_device,
+            "host": verdict.host,
             "seconds": verdict.seconds,
             **{key: machine[key] for key in ("device", "gpu", "torch")},
             "elsewhere": [
@@ -158,6 +186,8 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
             "title": result.title,
             "claims": len(result.verdicts),
             "verified": result.count(VERIFIED),
+            "on the device": result.on_device,
+            "host": result.host,
             "not verified": result.count(UNVERIFIED),
             "failed": result.count(FAILED),
             "broken cells": [{"cell": cell, "reason": reason} for cell, reason in result.broken],
@@ -183,7 +213,8 @@ def table(results: list[Result]) -> str:
     """One line per lecture, and the total."""
     wide = max([24, *(len(_label(result)) for result in results)])
     head = (
-        f"{'lecture':<{wide}}  {'claims':>6}  {'verified':>8}  {'not here':>8}  {'failed':>6}  {'seconds':>7}  strength"
+        f"{'lecture':<{wide}}  {'claims':>6}  {'verified':>8}  {'on device':>9}  {'host':>4}  {'not here':>8}  {'failed':>6}"
+        f"  {'seconds':>7}  strength"
     )
     lines = [head, "─" * len(head)]
     lines += [_line(_label(result), [result], wide, result.strength) for result in results]
@@ -201,7 +232,9 @@ def _line(label: str, results: list[Result], wide: int, strength: str = "") -> s
     note = f"  and {broken} broken cell{'s' * (broken > 1)}" if broken else ""
     seconds = sum(result.seconds for result in results)
     claims = sum(len(result.verdicts) for result in results)
-    counts = f"{label:<{wide}}  {claims:>6}  {verified:>8}  {unverified:>8}  {failed:>6}  {seconds:>7.1f}"
+    on_device, host = sum(result.on_device for result in results), sum(result.host for result in results)
+    counts = f"{label:<{wide}}  {claims:>6}  {verified:>8}  {on_device:>9}  {host:>4}  {unverified:>8}  {failed:>6}"
+    counts += f"  {seconds:>7.1f}"
     return f"{counts}  {strength:>8}{note}".rstrip()
 
 

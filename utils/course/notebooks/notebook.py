@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
+HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 CLAIM = re.compile(r"\*\*(Claim|Folklore) (\d+)\.(\d+)\.\*\*\s*")
 
 
@@ -21,6 +22,11 @@ class Cell:
     source: str
     tags: tuple[str, ...]
     raw: dict
+
+    @property
+    def host(self) -> str:
+        """Why this proof stays on the host although the machine may have a GPU; "" for all that do not."""
+        return self.raw.get("metadata", {}).get(HOST, "") if HOST in self.tags else ""
 
 
 @dataclass(frozen=True)

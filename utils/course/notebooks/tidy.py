@@ -17,7 +17,7 @@ HEX = re.compile(
     r"[0-9a-f]{8,}"
 )  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
 PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
-KEPT = ("needs", "points", "tags")  # of a cell's metadata
+KEPT = ("host", "needs", "points", "tags")  # of a cell's metadata
 LONGEST = 64  # characters that the notebook format allows in an id
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from utils.course import ROOT
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
-from utils.course.notebooks.ledger import FAILED, WHOLE, Result, trouble
+from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, Result, trouble
 from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.provenance import modules_hash, needs_of
 from utils.data.atomic_write import write_text
 
 STORE = ROOT / "tests" / "receipts"
 STALE = "stale"
+ON_HOST = "verified on the host"  # the proof held there, and nothing of it ran on the GPU
 RUN_KEYS = ("device", "driver", "cuda", "torch", "numpy", "python", "commit", "dirty", "code", "date", "form")
 
 
@@ -41,7 +42,8 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Seen:
-    """The status of one claim on one GPU: VERIFIED, UNVERIFIED or FAILED, or STALE if the proof has changed since.
+    """The status of one claim on one GPU: VERIFIED if its proof ran there, ON_HOST if it held and did not, UNVERIFIED,
+    FAILED, or STALE if the proof has changed since.
 
     `run` says where and when: the keys gpu, torch, date, form, commit and more. `reason` says why it is not verified.
     """
@@ -117,7 +119,8 @@ def hashes_of(lecture: Lecture) -> dict[str, dict]:
 
 def _seen(receipt: Receipt, run: dict, row: dict, *, fresh: bool) -> Seen:
     if fresh:
-        return Seen(receipt.gpu, row["status"], row["reason"], run, receipt.path)
+        on_host = row["status"] == VERIFIED and not row["on_device"]
+        return Seen(receipt.gpu, ON_HOST if on_host else row["status"], row["reason"], run, receipt.path)
     return Seen(receipt.gpu, STALE, f"{row['status']} once, its proof has changed since", run, receipt.path)
 
 
@@ -143,6 +146,7 @@ def lecture_entry(lecture: Lecture, result: Result) -> dict:
                 **hashes[verdict.claim.number],
                 "status": verdict.status,
                 "reason": verdict.reason,
+                "on_device": verdict.on_device,
                 "seconds": verdict.seconds,
             }
             for verdict in result.verdicts

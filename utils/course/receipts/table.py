@@ -5,7 +5,7 @@ from collections import Counter
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import Lecture
-from utils.course.receipts.receipts import STALE, Receipt, status
+from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"
 FORMS = {"short": "short", "full": "long"}
@@ -31,7 +31,7 @@ def solved(solution: Lecture, receipt: Receipt) -> str:
 
 def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -> str:
     """One line for each lecture with the status of its claims, then the solutions, then the runs that these are from."""
-    head = f"{'lecture':<34}  claims  verified  not there  failed  stale  seconds  form"
+    head = f"{'lecture':<34}  claims  on device  host  not there  failed  stale  seconds  form"
     lines, total = [head, "─" * len(head)], Counter()
     for lecture in lectures:
         counts, label = tally(lecture, receipt), f"{lecture.name:<34.34}  {len(lecture.claims):>6}"
@@ -53,7 +53,9 @@ def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -
 
 
 def _counted(counts: Counter) -> str:
-    numbers = f"{counts[VERIFIED]:>8}  {counts[UNVERIFIED]:>9}  {counts[FAILED]:>6}  {counts[STALE]:>5}"
+    numbers = (
+        f"{counts[VERIFIED]:>9}  {counts[ON_HOST]:>4}  {counts[UNVERIFIED]:>9}  {counts[FAILED]:>6}  {counts[STALE]:>5}"
+    )
     return f"{numbers}  {counts['seconds']:>7.1f}"
 
 
@@ -99,8 +101,8 @@ def readme_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[L
 def _claims_in_all(lectures: list[Lecture], receipt: Receipt) -> str:
     counts = sum((tally(lecture, receipt) or Counter() for lecture in lectures), Counter())
     claims = sum(len(lecture.claims) for lecture in lectures)
-    rest = "".join(f", {counts[what]} {what}" for what in (STALE, FAILED) if counts[what])
-    return f"{counts[VERIFIED]} of {claims} claims verified{rest}"
+    rest = "".join(f", {counts[what]} {what}" for what in (ON_HOST, STALE, FAILED) if counts[what])
+    return f"{counts[VERIFIED]} of {claims} claims verified on it{rest}"
 
 
 def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lecture]) -> str:
@@ -120,7 +122,7 @@ def _cell(lecture: Lecture, receipt: Receipt) -> str:
     counts = tally(lecture, receipt)
     if counts is None:
         return "–"
-    rest = "".join(f", {counts[what]} {what}" for what in (STALE, UNVERIFIED, FAILED) if counts[what])
+    rest = "".join(f", {counts[what]} {what}" for what in (ON_HOST, STALE, UNVERIFIED, FAILED) if counts[what])
     form = receipt.run_of(receipt.lectures[lecture.name])["form"]
     return f"{counts[VERIFIED]} of {len(lecture.claims)}{rest}" + " (short form)" * (form == "short")
 

@@ -1,0 +1,65 @@
+"""Run notebooks with every seed shifted, and list what turns red: a claim about anything random holds at any seed.
+
+Shifted are all seeds that torch's generators, NumPy's and Python's are given, and those that the course derives from them,
+in the kernel and in all processes that it starts. Shift n adds 1,000 · n, so that no seed meets another one.
+"""
+
+import random
+import subprocess
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from utils.course.notebooks import ledger
+from utils.course.notebooks.ledger import FAILED
+from utils.course.notebooks.notebook import Lecture, read
+from utils.course.rehearsal.rehearse import at_start, in_order
+from utils.course.run import execute_and_judge, header_of, say
+
+SHIFTS = range(1, 21)
+STEP = 1_000
+
+
+def drawn(day: date, number: int = 2) -> list[int]:
+    """The shifts for a day: so that, over the days, all have their turn."""
+    return sorted(random.Random(day.isoformat()).sample(SHIFTS, number))
+
+
+def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, timeout: int | None = None) -> int:
+    """Run the notebooks at each shift (none given: two drawn by today's date) and print what is red.
+
+    Returns 1 if anything is red, else 0. Raises ValueError, before anything runs, for a notebook that cannot be read.
+    """
+    books, header, began = [read(path) for path in paths], header_of(False), time.monotonic()
+    if not shifts:
+        shifts = drawn(datetime.now(UTC).date())
+        again = " ".join(f"--shift {shift}" for shift in shifts)
+        print(f"shifts drawn by today's date; again with: python -m utils.course seeds {again}", flush=True)
+    workers: list[subprocess.Popen] = []
+
+    def one(work: tuple[Lecture, int]) -> ledger.Result:
+        book, shift = work
+        output = build / "seeds" / str(shift) / book.path.name
+        environment = at_start(shift=STEP * shift)
+        result, _ = execute_and_judge(book, output, header, timeout, workers, environment)
+        say(f"{'✗' if result.red else '✓'} {book.name} at shift {shift}, {result.seconds:.1f} s")
+        return result
+
+    work = [(book, shift) for book in books for shift in shifts]
+    results = dict(zip(((book.name, shift) for book, shift in work), in_order(work, one, jobs, workers), strict=True))
+    print(f"\n{_table([book.name for book in books], shifts, results)}\n")
+    for (_, shift), result in results.items():
+        if result.red:
+            print(f"at shift {shift}:\n{ledger.failures([result])}\n")
+    print(f"{time.monotonic() - began:.0f} s in all")
+    return 1 if any(result.red for result in results.values()) else 0
+
+
+def _table(names: list[str], shifts: list[int], results: dict[tuple[str, int], ledger.Result]) -> str:
+    """The number of red cells, a line for each notebook and a column for each shift; a dot for none."""
+    wide = max(map(len, names))
+    lines = [f"{'red at shift':<{wide}}" + "".join(f"{shift:>4}" for shift in shifts)]
+    for name in names:
+        red = [results[name, shift].count(FAILED) + len(results[name, shift].broken) for shift in shifts]
+        lines.append(f"{name:<{wide}}" + "".join(f"{number or '·':>4}" for number in red))
+    return "\n".join(lines)

@@ -95,7 +95,7 @@ def test_all_cells_run_and_every_failure_is_named(tmp_path, capsys):
     assert "Claim 1.2." not in printed
     assert "not verified here:   1  stand-in data" in printed
     row = next(line for line in printed.splitlines() if line.startswith("01 A trial"))
-    assert row.split()[3:7] == ["9", "2", "2", "5"]
+    assert row.split()[3:9] == ["9", "2", "0", "0", "2", "5"]
 
 
 def test_the_ledger_says_where_it_comes_from(tmp_path):

@@ -45,7 +45,7 @@ RUN = dict.fromkeys(RUN_KEYS, "x") | {
 def entry(lecture: Lecture, verdicts: dict[str, str], *broken: str) -> dict:
     """What a receipt keeps of a lecture, in the file's own format; `broken`: ids of failing cells that are no proof."""
     rows = [
-        {"id": number, **hashes_of(lecture)[number], "status": verdict, "reason": "", "seconds": 0.1}
+        {"id": number, **hashes_of(lecture)[number], "status": verdict, "reason": "", "on_device": True, "seconds": 0.1}
         for number, verdict in verdicts.items()
     ]
     cells = [{"cell": cell, "reason": "saw it fail"} for cell in broken]

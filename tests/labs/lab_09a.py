@@ -611,6 +611,30 @@ right(
                     raise AssertionError("best")
     """,
 )
+right(
+    "at many seeds",
+    """
+    def resumes_exactly(train):
+        for seed, late in [(seed, late) for seed in range(10) for late in (False, True)]:
+
+            def run(seed, steps, state=None, model=None):
+                torch.manual_seed(seed)
+                fresh, data, val = bed(noise=True, adverse=True)
+                if late:
+                    torch.manual_seed(seed)
+                model = model or fresh
+                return train(model, data, val, steps, state=state), model
+
+            whole, model = run(seed, 9)
+            first, cut = run(seed, 4)
+            state = first["state"]
+            run(seed + 100, 9, state, cut)
+            second, resumed = run(seed + 100, 9, state)
+            assert all(map(torch.equal, resumed.parameters(), model.parameters())), "weights"
+            assert all(first["log"][k] + second["log"][k] == told for k, told in whole["log"].items()), "log"
+            assert all(map(torch.equal, second["best"].values(), whole["best"].values())), "best"
+    """,
+)
 
 # Task 8 · The repair
 

@@ -115,6 +115,7 @@ def _device_module(library: ModuleType) -> ModuleType:
         yield
 
     module.is_available = lambda: True
+    module._initialized = True  # torch's checkpoint keeps the random state of devices that say so
     module.is_initialized = lambda: library.used() and not forked
     module.operators = library.operators
     module._is_in_bad_fork = lambda: bool(forked)

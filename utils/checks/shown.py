@@ -1,4 +1,4 @@
-"""Asserts of a notebook that explain themselves: a failing one shows what it compared, and a passing cell does so in one line.
+"""A notebook's asserts that explain themselves: a failing one shows what it compared, a passing cell does so in one line.
 
     ✓ 7.3  allocated 9,869,400 = predicted 9,869,400
 

@@ -82,12 +82,22 @@ def _unproved(claim: Claim) -> str:
     tree = tree_of(claim.proof)
     if tree is None:
         return "its proof is not Python"
-    checks = list(_checks(tree.body, inside_if=bool(claim.proof.tags)))
-    if checks:
+    if _check_or_call_one(tree.body, tree, inside_if=bool(claim.proof.tags)):
         return ""
-    if list(_checks(tree.body, inside_if=True)):
+    if _check_or_call_one(tree.body, tree, inside_if=True):
         return "all its asserts stand under an if, and no tag says so"
     return "its proof contains no assert that could fail"
+
+
+def _check_or_call_one(body: list[ast.stmt], tree: ast.Module, inside_if: bool) -> bool:
+    """Whether `body` checks something, or calls a function of its cell `tree`, as a statement, that does."""
+    if any(_checks(body, inside_if)):
+        return True
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    found = [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    nested = [inner for node in found if isinstance(node, ast.If) and inside_if for inner in node.body + node.orelse]
+    called = [functions.get(called_name(node.value)) for node in found + nested if isinstance(node, ast.Expr)]
+    return any(any(_checks(function.body, inside_if=True)) for function in called if function)
 
 
 def _checks(body: list[ast.stmt], inside_if: bool) -> Iterator[ast.stmt]:
@@ -170,12 +180,8 @@ def _wrong_tag(tag: str, tree: ast.Module) -> str:
     }[tag]
     if asks is None:
         return ""  # it runs anywhere; host_proofs_say_why looks at it
-    functions = {node.name: node.body for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.If) and asks(node.test)):
-            continue
-        called = [functions.get(called_name(inner), []) for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-        if any(list(_checks(body, inside_if=True)) for body in (node.body, *called)):
+        if isinstance(node, ast.If) and asks(node.test) and _check_or_call_one(node.body, tree, inside_if=True):
             otherwise = (inner for child in node.orelse for inner in ast.walk(child))
             if any(called_name(inner) == "not_verified" for inner in otherwise if isinstance(inner, ast.expr)):
                 return ""

@@ -1,12 +1,13 @@
 """Run notebooks on the stand-in GPU, a device that is not the CPU, and say for each proof whether it ran there.
 
-A proof is red that fails there; that runs no operator on the device and is not tagged `host`; or that is tagged `host` and
-runs one all the same. Operators of processes that a proof starts are counted too.
+A proof is red that fails there. It is astray if it runs no operator on the device and is not tagged `host`, or if it is
+tagged `host` and runs one all the same. Operators of processes that a proof starts are counted too. Noise is what a passing
+cell writes to stderr, and a path of this machine in what it prints. All three make the rehearsal fail.
 """
 
 import importlib.util
-import os
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,24 +17,29 @@ from types import ModuleType
 from utils.course import ROOT
 from utils.course.notebooks import ledger
 from utils.course.notebooks.ledger import UNVERIFIED, VERIFIED, Verdict
-from utils.course.notebooks.notebook import Lecture, read
+from utils.course.notebooks.notebook import Lecture, read, text_of
 from utils.course.rehearsal.startup import sitecustomize
 from utils.course.run import execute_and_judge, header_of, say
 
 STANDIN = ROOT / "tests" / "standin_gpu" / "standin.py"
+MACHINE = (str(ROOT), "site-packages", tempfile.gettempdir() + "/")  # what a path of this machine begins with
 STARTUP = str(Path(sitecustomize.__file__).parent)
 
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """One notebook after its rehearsal; `strays` are the proofs that did not run where they should."""
+    """One notebook after its rehearsal.
+
+    strays: (number of the claim, what is wrong) of the proofs that did not run where they should; noise: (cell id, line).
+    """
 
     result: ledger.Result
-    strays: tuple[tuple[str, str], ...]  # (number of the claim, what is wrong)
+    strays: tuple[tuple[str, str], ...]
+    noise: tuple[tuple[str, str], ...]
 
     @property
     def red(self) -> bool:
-        return self.result.red or bool(self.strays)
+        return self.result.red or bool(self.strays or self.noise)
 
 
 def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | None = None) -> int:
@@ -55,8 +61,8 @@ def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | No
         count = folder / f"{book.name}.count"
         count.unlink(missing_ok=True)
         environment = at_start(device=STANDIN) | {standin.COUNT: str(count.resolve())}
-        result, _ = execute_and_judge(book, folder / book.path.name, header, timeout, workers, environment)
-        done = Rehearsed(result, tuple(_strays(result)))
+        result, executed = execute_and_judge(book, folder / book.path.name, header, timeout, workers, environment)
+        done = Rehearsed(result, tuple(_strays(result)), tuple(noise(executed)) if executed else ())
         say(f"{'✗' if done.red else '✓'} {result.name}: {_in_brief(done)}, {result.seconds:.1f} s")
         return done
 
@@ -113,20 +119,34 @@ def _stray(verdict: Verdict) -> str:
     return ""
 
 
+def noise(executed: Lecture) -> list[tuple[str, str]]:
+    """(cell id, line) of what passing cells wrote to stderr, and of lines with a path of this machine; the first of each."""
+    found = []
+    for cell in executed.code:
+        if ledger.trouble(cell):
+            continue
+        for output in cell.raw["outputs"]:
+            for line in text_of(output.get("text", "")).splitlines():
+                if line.strip() and (output.get("name") == "stderr" or any(path in line for path in MACHINE)):
+                    found.append((cell.id, line.strip()))
+                    break
+    return found
+
+
 def _in_brief(done: Rehearsed) -> str:
     result = done.result
-    if not result.verdicts:
-        return f"{len(result.broken)} red cells" if result.broken else "green"
-    red = result.count(ledger.FAILED) + len(result.broken)
-    parts = [f"{result.on_device} of {len(result.verdicts)} proofs on the device", f"{result.host} host"]
-    return ", ".join(
-        [*parts, *([f"{len(done.strays)} astray"] if done.strays else []), *([f"{red} red"] if red else [])]
-    )
+    counts = {
+        "red": result.count(ledger.FAILED) + len(result.broken),
+        "astray": len(done.strays),
+        "noisy": len(done.noise),
+    }
+    on_device = [f"{result.on_device} of {len(result.verdicts)} proofs on the device, {result.host} host"]
+    return ", ".join(on_device * bool(result.verdicts) + [f"{n} {what}" for what, n in counts.items() if n]) or "green"
 
 
 def _table(results: list[Rehearsed]) -> str:
     wide = max(len(done.result.name) for done in results)
-    head = f"{'notebook':<{wide}}  proofs  on device  host  not here  astray  red  operators  seconds"
+    head = f"{'notebook':<{wide}}  proofs  on device  host  not here  astray  noisy  red  operators  seconds"
     lines = [head, "─" * len(head), *(_line(done.result.name, [done], wide) for done in results)]
     return "\n".join([*lines, "─" * len(head), _line("total", results, wide)])
 
@@ -144,11 +164,12 @@ def _line(label: str, group: list[Rehearsed], wide: int) -> str:
             lambda result: sum(verdict.work or 0 for verdict in result.verdicts),
         )
     )
-    strays, seconds = sum(len(done.strays) for done in group), sum(result.seconds for result in results)
-    numbers = f"{claims:>6}  {on_device:>9}  {host:>4}  {absent:>8}  {strays:>6}  {red:>3}  {work:>9,}  {seconds:>7.1f}"
-    return f"{label:<{wide}}  {numbers}"
+    strays, noisy = sum(len(done.strays) for done in group), sum(len(done.noise) for done in group)
+    numbers = f"{claims:>6}  {on_device:>9}  {host:>4}  {absent:>8}  {strays:>6}  {noisy:>5}  {red:>3}  {work:>9,}"
+    return f"{label:<{wide}}  {numbers}  {sum(result.seconds for result in results):>7.1f}"
 
 
 def _what_is_red(done: Rehearsed) -> str:
     strays = [f"ASTRAY  {done.result.name}, claim {number} {why}" for number, why in done.strays]
-    return "\n".join(filter(None, [ledger.failures([done.result]), *strays]))
+    noisy = [f"NOISY   {done.result.name}, cell {cell}: {line[:160]}" for cell, line in done.noise]
+    return "\n".join(filter(None, [ledger.failures([done.result]), *strays, *noisy]))

@@ -12,13 +12,13 @@ from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import Lecture, read
-from utils.course.receipts.receipts import STALE, STORE, receipts, status
+from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search, sheet
 from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
 from utils.figures.numbers import duration
 
 LABS = ROOT / "labs"
-SEEN = CLASSES | {STALE: "stale"}
+SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
 # A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
 TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(?:[,:].*?\.(?=\s+[A-Z]))?)\s*(.*)')
@@ -221,7 +221,8 @@ def _index(run: Run) -> list[dict]:
 
 def _verified_on(run: Run, each: Shown) -> list[tuple[str, int]]:
     """(machine, claims verified there), this run's first and then the receipts'."""
-    places = [(run.header["gpu"] or run.header["device"].upper(), each.line[VERIFIED])]
+    on_device = each.line["on the device"]
+    places = [(run.header["gpu"], on_device), ("CPU", each.line[VERIFIED] - on_device)]
     counts = Counter(seen.gpu for found in each.seen.values() for seen in found if seen.status == VERIFIED)
     return [place for place in (*places, *counts.items()) if place[1]]
 

@@ -75,11 +75,11 @@ def test_a_receipt_holds_every_verdict_and_goes_on_where_it_stopped(gpu, capsys)
     printed = capsys.readouterr().out
     assert "01_trial" in printed and "FAILED  Claim 1.2" in printed and "failed: 01_trial" in printed
     assert (
-        "[NVIDIA X1](tests/receipts/nvidia-x1.json): 2 of 3 claims verified, 1 failed"
+        "[NVIDIA X1](tests/receipts/nvidia-x1.json): 0 of 3 claims verified on it, 2 verified on the host, 1 failed"
         in (gpu / "README.md").read_text()
     )
     page = (gpu / "receipts" / "README.md").read_text()
-    assert "2 of 3, 1 failed (short form)" in page and "[NVIDIA X1](nvidia-x1.json)" in page
+    assert "0 of 3, 2 verified on the host, 1 failed (short form)" in page and "[NVIDIA X1](nvidia-x1.json)" in page
 
     assert made(gpu, lecture, lab) == 1 and content(path) == first, "what failed stays failed"
     assert (gpu / "ran").read_text() == "x"
@@ -140,7 +140,7 @@ def test_receipts_from_elsewhere_are_added_with_the_commit_of_their_code(gpu, mo
     (added,) = receipts.receipts(gpu / "receipts")
     assert added.path.name == "nvidia-x1.json"
     assert [(run["commit"], run["dirty"]) for run in added.runs] == [("of these files", False)]
-    assert "1 of 1 claims verified" in (gpu / "README.md").read_text() and "01_trial" in capsys.readouterr().out
+    assert "1 of 1 claims verified on it" in (gpu / "README.md").read_text() and "01_trial" in capsys.readouterr().out
 
 
 # On a machine without one

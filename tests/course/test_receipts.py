@@ -13,6 +13,7 @@ from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts import provenance
 from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
 from utils.course.receipts.receipts import (
+    ON_HOST,
     RUN_KEYS,
     STALE,
     Receipt,
@@ -276,18 +277,30 @@ def receipt_with_a_stale_claim(folder: Path) -> tuple[Receipt, list[Lecture], li
 def test_the_table_counts_what_was_verified_there_and_what_is_stale(tmp_path):
     lines = table(*receipt_with_a_stale_claim(tmp_path)).splitlines()
     assert [line.split() for line in lines[2:5]] == [
-        ["01_trial", "2", "1", "0", "0", "1", "2.5", "long"],
-        ["02_trial", "1", "0", "1", "0", "0", "2.5", "short", "and", "1", "broken", "cell"],
+        ["01_trial", "2", "1", "0", "0", "0", "1", "2.5", "long"],
+        ["02_trial", "1", "0", "0", "1", "0", "0", "2.5", "short", "and", "1", "broken", "cell"],
         ["03_trial", "1", "(did", "not", "run)"],
     ]
-    assert lines[6].split()[:7] == ["total", "4", "1", "1", "0", "1", "5.0"]
+    assert lines[6].split()[:8] == ["total", "4", "1", "0", "1", "0", "1", "5.0"]
     assert lines[8] == "solutions: 1 of 2 ran, 20 of 20 points, 2.5 s"
     assert "NVIDIA X1" in lines[10] and "commit c0ffee" in lines[10] and "CUDA 13.0" in lines[10]
 
 
+def test_what_held_beside_a_gpu_is_not_verified_on_it(tmp_path):
+    path = trial(tmp_path, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 2"))
+    lecture = read(path)
+    there = entry(lecture, {"1.1": VERIFIED, "1.2": VERIFIED})
+    there["claims"][1]["on_device"] = False
+    receipt = with_entry(empty(tmp_path / "nvidia-x1.json", "NVIDIA X1"), RUN, lecture, there)
+    seen = status(lecture, [receipt])
+    assert [seen[number][0].status for number in ("1.1", "1.2")] == [VERIFIED, ON_HOST]
+    assert seen["1.2"][0].words.startswith("verified on the host of NVIDIA X1, torch")
+    assert "1 of 2 claims verified on it, 1 verified on the host" in readme_block([receipt], [lecture], [])
+
+
 def test_the_readmes_show_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_path):
     receipt, lectures, solutions = receipt_with_a_stale_claim(tmp_path)
-    words = "1 of 4 claims verified, 1 stale; solutions: 1 of 2 ran"
+    words = "1 of 4 claims verified on it, 1 stale; solutions: 1 of 2 ran"
     assert readme_block([receipt], lectures, solutions) == f"- [NVIDIA X1](tests/receipts/nvidia-x1.json): {words}"
     lines = page_block([receipt], lectures, solutions).splitlines()
     assert lines[:2] == ["| verified on | [NVIDIA X1](nvidia-x1.json) |", "|---|---|"]

@@ -273,7 +273,7 @@ def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
     write(tmp_path / "notebooks" / "01_first.ipynb", [*FIRST[:2], injected, *FIRST[2:]])
     statuses = {"1.1": "verified", "1.2": "verified", "1.3": "failed"}
     rows = [
-        {"id": number, "status": statuses[number], "reason": "", **hashes}
+        {"id": number, "status": statuses[number], "reason": "", "on_device": True, **hashes}
         for number, hashes in hashes_of(read(path)).items()
     ]
     rows[0]["proof"] = "0" * 64

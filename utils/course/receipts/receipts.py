@@ -60,6 +60,8 @@ class Seen:
         where = f"{self.gpu}, torch {self.run['torch']}, {self.run['date'][:10]}"
         if self.status == STALE:
             return f"{self.reason} ({where})"
+        if self.status == ON_HOST:
+            return f"{self.status} of {where}"
         return f"{self.status} on {where}" + (f": {self.reason.splitlines()[0]}" if self.reason else "")
 
 

@@ -219,6 +219,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         assert done.stdout.strip() == code, done.stderr
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own forward mode uses it
 def test_forward_mode_has_its_zeros():
     def loss(weight):
         return torch.tanh(x @ weight.T).pow(2).sum()
@@ -241,6 +242,6 @@ def test_gloo_takes_its_tensors_but_for_send(tmp_path):
         network(x).backward()
         assert network.module.weight.grad.tolist() == [[0, 1, 2]]
         with pytest.raises(RuntimeError, match="send of gloo takes tensors of the host only"):
-            dist.send(x, 0)
+            dist.group.WORLD.send([x], 0, 0)
     finally:
         dist.destroy_process_group()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -80,9 +81,24 @@ def load() -> None:
     torch._register_device_module(NAME, _device_module(library))
     torch.utils.generate_methods_for_privateuse1_backend()
     torch.distributed.Backend.backend_capability["gloo"].append(NAME)
-    # module.to(device) gives the parameters other bytes on the devices that torch knows, and makes new parameters on
-    # others: an optimizer that was made before would go on with the old ones.
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    _keep_parameters_that_move()
+
+
+def _keep_parameters_that_move() -> None:
+    """module.to(device) gives the parameters other bytes on the devices that torch knows, and makes new parameters on
+    others: an optimizer that was made before would go on with the old ones. Swapping keeps them.
+    """
+    apply, future = torch.nn.Module._apply, torch.__future__
+
+    def apply_and_swap(module: torch.nn.Module, function: Callable, recurse: bool = True) -> torch.nn.Module:
+        kept = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return apply(module, function, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(kept)
+
+    torch.nn.Module._apply = apply_and_swap
 
 
 def _device_module(library: ModuleType) -> ModuleType:

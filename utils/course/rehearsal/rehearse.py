@@ -23,6 +23,7 @@ from utils.course.run import execute_and_judge, header_of, say
 
 STANDIN = ROOT / "tests" / "standin_gpu" / "standin.py"
 MACHINE = (str(ROOT), "site-packages", tempfile.gettempdir() + "/")  # what a path of this machine begins with
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # DDP warns on devices of which it keeps no times
 STARTUP = str(Path(sitecustomize.__file__).parent)
 
 
@@ -60,7 +61,7 @@ def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | No
         folder = build / "rehearsal" / book.path.resolve().parent.name
         count = folder / f"{book.name}.count"
         count.unlink(missing_ok=True)
-        environment = at_start(device=STANDIN) | {standin.COUNT: str(count.resolve())}
+        environment = at_start(device=STANDIN) | QUIET | {standin.COUNT: str(count.resolve())}
         result, executed = execute_and_judge(book, folder / book.path.name, header, timeout, workers, environment)
         done = Rehearsed(result, tuple(_strays(result)), tuple(noise(executed)) if executed else ())
         say(f"{'✗' if done.red else '✓'} {result.name}: {_in_brief(done)}, {result.seconds:.1f} s")

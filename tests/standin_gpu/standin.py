@@ -90,9 +90,17 @@ def _keep_parameters_that_move() -> None:
     """
     apply, future = torch.nn.Module._apply, torch.__future__
 
+    def moves(module: torch.nn.Module, function: Callable) -> bool:
+        """Whether it takes parameters between this device and the CPU: what torch does with meta stays as it is."""
+        first = next((p for p in module._parameters.values() if p is not None), None)
+        if first is None or future.get_overwrite_module_params_on_conversion():
+            return False
+        kinds = {first.device.type, function(first.detach().new_empty(0)).device.type}
+        return len(kinds) == 2 and "meta" not in kinds
+
     def apply_and_swap(module: torch.nn.Module, function: Callable, recurse: bool = True) -> torch.nn.Module:
         kept = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(True)
+        future.set_swap_module_params_on_conversion(kept or moves(module, function))
         try:
             return apply(module, function, recurse)
         finally:

@@ -4,7 +4,8 @@ PYTHON ?= python3
 LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
-TESTS := -n 2 --dist worksteal --nbmake notebooks solutions tests
+# Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
+TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
 
 .PHONY: run site test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 

@@ -12,13 +12,14 @@ from utils.lab import Ask, check_names, described, rebuilt
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
 LABS = {path.stem: read_lab(path) for path in SOLUTIONS}
 PASSED = "passed"
+COMPILES, TRAINS = "12_one_graph", "11_fashionmnist_from_the_bytes"  # with a C++ compiler; for 10 s
 
 each_lab = pytest.mark.parametrize("lab", LABS.values(), ids=LABS)
 
 
-def compiling(lab: str) -> tuple:
-    """The marks of a test that runs one of a hundred ways through a lab: each way through lab 12 calls a C++ compiler."""
-    return (pytest.mark.nightly,) if lab == "12_one_graph" else ()
+def nightly_in(lab: str, *long: str) -> tuple:
+    """The marks of a test that goes one of a hundred ways through this lab: nightly, if that takes long."""
+    return (pytest.mark.nightly,) if lab in long else ()
 
 
 def cells_of(lab: Lab, replaced: dict[str, str], last: Task) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import pytest
 import torch
-from helpers.labs import LABS, PASSED, compiling, each_lab, failing, relying_on
+from helpers.labs import COMPILES, LABS, PASSED, TRAINS, each_lab, failing, nightly_in, relying_on
 from variants import Variant, Variants, all_variants, replaced, solved
 
 import utils.data
@@ -55,7 +55,7 @@ def cheap_set_up():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
-    [pytest.param(each, id=each.id, marks=compiling(each.lab)) for each in VARIANTS + other_ways()],
+    [pytest.param(each, id=each.id, marks=nightly_in(each.lab, COMPILES)) for each in VARIANTS + other_ways()],
 )
 def test_wrong_code_is_caught_and_right_code_is_not(variant):
     task = task_of(variant)
@@ -70,7 +70,15 @@ def test_wrong_code_is_caught_and_right_code_is_not(variant):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", rights_together(), ids=lambda each: f"{each[0].lab}-{len(each)}-{each[0].task}")
+@pytest.mark.parametrize(
+    "together",
+    [
+        pytest.param(
+            each, id=f"{each[0].lab}-{len(each)}-{each[0].task}", marks=nightly_in(each[0].lab, COMPILES, TRAINS)
+        )
+        for each in rights_together()
+    ],
+)
 def test_right_code_of_several_tasks_serves_the_tasks_that_need_it(together):
     lab = LABS[together[0].lab]
     code = {cell: source for variant in together for cell, source in cell_of(variant).items()}

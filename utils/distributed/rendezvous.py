@@ -1,5 +1,6 @@
 """Rendezvous of the ranks, and detection of a lost rank: each writes a heartbeat to the store where they meet."""
 
+import atexit
 import itertools
 import os
 import threading
@@ -18,6 +19,7 @@ JOIN_SECONDS = 30.0  # how long ranks wait for each other at the start
 WAIT_SECONDS = 600.0  # how long a rank waits in a collective for one that is alive
 HEARTBEAT_SECONDS = 1.0  # between two heartbeats
 LOST_SECONDS = 5.0  # without a heartbeat, while the observing rank writes its own: the other rank is lost
+DRAIN_SECONDS = 0.1  # between the end of the program and that of the interpreter, for gloo's threads to free tensors
 READ_SECONDS = 3.0  # how long a failed rank 0 keeps the store open, so that the others can read its error
 
 _blocks = itertools.count()  # numbers the `joined` blocks of this process: a script may train more than once
@@ -61,9 +63,11 @@ def _join(rank: int, world: int, host: str, port: int) -> dist.Store:
     """Make the group of all ranks, and return the store where they met. Both are kept to the end of the process.
 
     A group must not be destroyed earlier: gloo's destructor waits for its threads while it holds the GIL, and a thread
-    that frees a tensor waits for the GIL.
+    that frees a tensor waits for the GIL. And a thread that frees one while the interpreter ends aborts the process
+    (github.com/pytorch/pytorch/pull/179291), so its threads get a moment to finish before that.
     """
     store = _meet(rank, world, host, port)
+    atexit.register(time.sleep, DRAIN_SECONDS)
     if not dist.is_initialized():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo",

@@ -66,6 +66,7 @@ def statuses(folder: Path) -> dict[str, str]:
 # Running
 
 
+@pytest.mark.slow
 def test_all_cells_run_and_every_failure_is_named(tmp_path, capsys):
     proofs = [
         "assert len([1, 2, 3]) == 4",
@@ -98,6 +99,7 @@ def test_all_cells_run_and_every_failure_is_named(tmp_path, capsys):
     assert row.split()[3:9] == ["9", "2", "0", "0", "2", "5"]
 
 
+@pytest.mark.slow
 def test_the_ledger_says_where_it_comes_from(tmp_path):
     path = trial(tmp_path, claim(1, "assert full"), claim(2, "assert full", "full"), claim(3, "assert full", "gpu"))
     assert run([path], tmp_path / "build", full=True) == 0
@@ -123,6 +125,7 @@ def test_the_ledger_says_where_it_comes_from(tmp_path):
     assert not list((tmp_path / "build").glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_a_tag_outweighs_what_the_proof_printed(tmp_path):
     path = trial(
         tmp_path, claim(1, "print('verified')", "full"), claim(2, "assert full", "full"), claim(3, "assert not full")
@@ -132,6 +135,7 @@ def test_a_tag_outweighs_what_the_proof_printed(tmp_path):
     assert ledger_of(tmp_path)["1.1"]["reason"] == "short form"
 
 
+@pytest.mark.slow
 def test_the_ledger_shows_the_strength_that_was_measured(tmp_path, capsys, monkeypatch):
     shown = {"01_trial": "83 %", "02_weak": "40 % stale"}
     monkeypatch.setattr("utils.course.run.stored", lambda lecture: shown[lecture.name])
@@ -187,6 +191,7 @@ def test_a_cell_over_its_time_fails_even_if_it_swallows_the_interrupt(tmp_path):
     assert "its kernel was killed" in ledger_of(tmp_path)["1.4"]["reason"]
 
 
+@pytest.mark.slow
 def test_a_lecture_whose_runner_is_killed_is_red_and_says_so(tmp_path, capsys):
     kill = "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(5)"
     path = trial(tmp_path, claim(1, "assert not full"), claim(2, kill))

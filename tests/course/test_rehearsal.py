@@ -122,6 +122,7 @@ def draws(seed: int, shift: int) -> list[str]:
     return subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_every_seed_is_shifted():
     plain, shifted, ahead = draws(3, 0), draws(3, 40), draws(43, 0)
     assert shifted[0] == ahead[0] != plain[0], "the numbers of the seed 43"

@@ -453,6 +453,7 @@ def test_site_runs_the_lectures_first_only_where_it_must(tmp_path, monkeypatch, 
     assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n"
 
 
+@pytest.mark.slow
 def test_pages_that_cannot_be_made_cost_no_verdict(tmp_path, monkeypatch, capsys):
     def fail(folder, store):
         raise RuntimeError("no such template")

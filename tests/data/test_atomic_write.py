@@ -94,6 +94,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_file_is_whole(tmp_path):
     path = tmp_path / "file"
     for pause in (0.0, 0.001, 0.003, 0.01, 0.03):

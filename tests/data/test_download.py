@@ -422,6 +422,7 @@ def wait_until(condition, seconds=300):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_downloads_and_the_other_waits(server, cached):
     go_on = threading.Event()
 

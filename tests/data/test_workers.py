@@ -64,6 +64,7 @@ def time_out_slowly():
     raise TimeoutError("DataLoader timed out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trouble", "told"),
     [
@@ -81,6 +82,7 @@ def test_the_error_names_the_example_of_a_worker_that(trouble, told):
         fetch_all(Troubled(trouble), timeout=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trouble", "told"),
     [
@@ -95,6 +97,7 @@ def test_a_worker_in_trouble_before_its_first_example(monkeypatch, trouble, told
         fetch_all(plain_data(8), timeout=1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_waited_for_once(monkeypatch, tmp_path):
     """So that Ctrl-C does not take longer than it must."""
     join, in_vain, hangs = BaseProcess.join, [], tmp_path / "hangs"
@@ -228,6 +231,7 @@ for batch in batches(data, Order(400, 4), 0, 100, workers=2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [16, 24, 64], ids=["for the pipes", "for a batch", "for the batches kept"])
 def test_too_many_open_files(limit):
     line = [sys.executable, "-c", FEW_FILES, str(limit)]

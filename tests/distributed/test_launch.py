@@ -215,6 +215,7 @@ except KeyboardInterrupt:
     assert gone([int((tmp_path / "0").read_text())])
 
 
+@pytest.mark.slow
 def test_torchrun_runs_the_script_and_says_how_it_ended(tmp_path):
     script = tmp_path / launch.SCRIPT
     script.write_text(script_of(told, group=False))

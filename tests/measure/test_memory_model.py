@@ -354,6 +354,7 @@ GPU_PLANS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", GPU_PLANS)
 def test_a_whole_run_through_the_stand_in_allocator(plan):
     sizes, allocator = (65, 64, 64, 4, 4, 8, 64), Allocator()

@@ -173,6 +173,7 @@ def test_what_a_browser_says_of_where_it_put_the_sliders_moves_nothing(name, mon
         assert (shown.preset.value, shown.inputs) == (preset, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", list(calculators.find("parameter-shares").presets))
 def test_wherever_a_slider_of_the_sizes_is_moved_there_is_an_answer(model, monkeypatch):
     monkeypatch.setattr(calculators, "picture_html", lambda shown: "")

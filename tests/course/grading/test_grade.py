@@ -311,6 +311,7 @@ with grade._folder() as folder:
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_removed_and_nothing_that_is_in_use(tmp_path, monkeypatch):
     scratch, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
     scratch.mkdir()
@@ -680,6 +681,7 @@ input()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["the keeper", "who started the keeper"])
 def test_a_worker_ends_with_its_keeper_and_the_keeper_with_who_started_it(shared, killed):
     (shared / "work").mkdir()

@@ -41,6 +41,20 @@ def test_it_computes_what_the_cpu_computes_bit_for_bit(optimizer, dtype):
     assert all(torch.equal(a.cpu(), b) for a, b in zip(there, here, strict=True))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_lstm_and_its_gradients_are_the_cpus(bias):
+    def gradients(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layer, x = nn.LSTM(3, 4, num_layers=2, bias=bias).to(device), torch.randn(5, 2, 3).to(device).requires_grad_()
+        outputs, (h, c) = layer(x)
+        (outputs.square().sum() + 2 * h.sum() + 3 * c.sin().sum()).backward()
+        return [outputs.detach(), x.grad, *(p.grad for p in layer.parameters())]
+
+    there, here = gradients("gpu"), gradients("cpu")
+    for ours, cpus in zip(there, here, strict=True):
+        torch.testing.assert_close(ours.cpu(), cpus)
+
+
 def test_it_is_the_accelerator_and_there_is_one_of_it():
     assert torch.accelerator.current_accelerator(check_available=True) == torch.device("gpu")
     assert torch.accelerator.device_count() == 1

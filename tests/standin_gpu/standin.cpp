@@ -16,6 +16,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -419,7 +420,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
   return copy_from(from, to, false);
 }
 
-Scalar local_scalar(const Tensor& tensor) { return as_cpu(tensor).item(); }
+Scalar local_scalar(const Tensor& tensor) { return at::native::_local_scalar_dense_cpu(as_cpu(tensor)); }
 
 const Tensor& resize(const Tensor& tensor, SymIntArrayRef sizes, std::optional<MemoryFormat> format) {
   at::native::resize_impl_cpu_(tensor.unsafeGetTensorImpl(), C10_AS_INTARRAYREF_SLOW(sizes), std::nullopt);
@@ -499,6 +500,36 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   return {as_ours(of_x), as_ours(of_weight), as_ours(of_bias)};
 }
 
+// One cell of an LSTM: torch gives this backend the kernel of CUDA, which a CPU lacks. The workspace keeps the four gates.
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(
+    const Tensor& from_input, const Tensor& from_hidden, const Tensor& c, const std::optional<Tensor>& bias_input,
+    const std::optional<Tensor>& bias_hidden) {
+  ++*operators;
+  auto sum = as_cpu(from_input) + as_cpu(from_hidden);
+  for (const auto* bias : {&bias_input, &bias_hidden})
+    if (const auto given = as_cpu(*bias)) sum = sum + *given;
+  const auto parts = sum.chunk(4, 1);
+  const auto in = parts[0].sigmoid(), forget = parts[1].sigmoid(), cell = parts[2].tanh(), out = parts[3].sigmoid();
+  const auto next = forget * as_cpu(c) + in * cell;
+  return {as_ours(out * next.tanh()), as_ours(next), as_ours(at::cat({in, forget, cell, out}, 1))};
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
+    const std::optional<Tensor>& of_h, const std::optional<Tensor>& of_next, const Tensor& c, const Tensor& next,
+    const Tensor& workspace, bool has_bias) {
+  ++*operators;
+  const auto gates = as_cpu(workspace).chunk(4, 1);
+  const auto &in = gates[0], &forget = gates[1], &cell = gates[2], &out = gates[3];
+  const auto end = as_cpu(next).tanh(), zero = at::zeros_like(end);
+  const auto into_h = as_cpu(of_h).value_or(zero);
+  const auto into_next = as_cpu(of_next).value_or(zero) + into_h * out * (1 - end * end);
+  const auto of_gates = at::cat(
+      {into_next * cell * in * (1 - in), into_next * as_cpu(c) * forget * (1 - forget), into_next * in * (1 - cell * cell),
+       into_h * end * out * (1 - out)},
+      1);
+  return {as_ours(of_gates), as_ours(into_next * forget), has_bias ? as_ours(of_gates.sum(0)) : Tensor()};
+}
+
 }  // namespace kernels
 }  // namespace
 
@@ -522,6 +553,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_efficientzerotensor", &kernels::zero_without_bytes);
   m.impl("convolution_overrideable", &kernels::convolution);
   m.impl("convolution_backward_overrideable", &kernels::convolution_backward);
+  m.impl("_thnn_fused_lstm_cell", &kernels::lstm_cell);
+  m.impl("_thnn_fused_lstm_cell_backward_impl", &kernels::lstm_cell_backward);
 }
 
 // torch composes mm of a device that has no kernel for it (mm.out of an empty result); a GPU has one, like the CPU. So

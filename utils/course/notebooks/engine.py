@@ -140,15 +140,19 @@ papermill_engines.register(NAME, EveryCellEngine)
 def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | None = None, progress=None) -> None:
     """Run a copy of `lecture` in its own folder and write it with outputs to `output`; no cell raises.
 
+    A lab, whose device is a parameter, gets the one that a lecture chooses: the accelerator if there is one.
     `timeout` is in seconds per cell, None for no limit. Papermill changes the working directory of the whole
     process meanwhile: do not call this from two threads.
     """
     lecture, output = lecture.resolve(), output.resolve()
+    parameters = {"full": True} if full else {}
+    if "device" in papermill.inspect_notebook(str(lecture)):
+        parameters["device"] = "auto"
     try:
         papermill.execute_notebook(
             str(lecture),
             str(output),
-            parameters={"full": True} if full else None,
+            parameters=parameters,
             engine_name=NAME,
             cwd=str(lecture.parent),
             request_save_on_cell_execute=False,  # all pictures after each cell cost more than the cell

@@ -58,6 +58,21 @@ SABOTAGED = {
         "net.load_state_dict(state, assign=True)\nassert net(torch.ones(3, device=device)).shape == (1,)",
         "same device",
     ),
+    "targets left on the CPU in the loop": (
+        """
+import inspect
+from utils import loop
+from utils.data import spiral
+from utils.models import MLP
+module = sys.modules["utils.loop.train"]
+moved = "y = y.to(state.device, non_blocking=True)"
+source = inspect.getsource(module.train_step)
+assert moved in source
+exec(source.replace(moved, "pass"), vars(module))
+result = loop.train(MLP((2, 8, 3)), spiral().train, None, loop.Config(steps=2, batch_size=8))
+assert len(result.history) > 0""",
+        "same device",
+    ),
     "a warning": ("print('careful', file=sys.stderr)\nassert torch.ones(3, device=device).sum() == 3", "NOISY"),
 }
 buildable = pytest.mark.skipif(bool(standin.why_not()), reason=standin.why_not() or "")

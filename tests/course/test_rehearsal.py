@@ -97,6 +97,18 @@ def test_a_lecture_on_the_stand_in(tmp_path, capsys):
 
 @buildable
 @pytest.mark.slow
+def test_a_lab_gets_the_device_as_its_parameter(tmp_path, capsys):
+    cells = [
+        code("parameters", 'device = "cpu"', "parameters"),
+        code("setup", DEVICE.replace("pick_device()", "pick_device(device)")),
+        code("check", "assert torch.ones(3, device=device).device.type == 'gpu', device"),
+    ]
+    path = write(tmp_path / "01_lab.ipynb", cells)
+    assert rehearse([path], tmp_path / "build") == 0, capsys.readouterr().out
+
+
+@buildable
+@pytest.mark.slow
 def test_each_sabotage_turns_it_red(tmp_path, capsys):
     proofs = {n: (proof,) for n, (proof, _) in enumerate(SABOTAGED.values(), 1)}
     proofs[len(proofs) + 1] = ("assert torch.ones(3, device=device).sum() == 3", "host")

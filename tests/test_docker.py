@@ -197,6 +197,7 @@ def run(command: str, course: Path, environment: dict[str, str]) -> subprocess.C
     return subprocess.run(["sh", "-c", command], cwd=course, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_in_the_image_knows_its_commit(image):
     course, environment = image
@@ -209,6 +210,7 @@ def test_a_run_in_the_image_knows_its_commit(image):
     assert where.stdout.strip() == str(course / "utils/__init__.py")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_make_run_has_nothing_left_to_set_up_and_its_ledger_knows_the_commit(image, tmp_path):
     course, environment = image

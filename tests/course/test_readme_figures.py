@@ -75,6 +75,7 @@ def test_a_readme_shows_it_in_words_whose_numbers_stand_in_it(name):
     assert len(numbers) > 0 and set(numbers) - {"2"} <= set(there) | {"100"}, "GPT-2, A100, H100: names"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_bar_of_a_lecture_is_what_a_run_of_it_counts(tmp_path):
     """On two CPU cores; the lecture has claims of three kinds."""

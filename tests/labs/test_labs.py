@@ -9,7 +9,9 @@ from utils.course.notebooks.notebook import load, text_of
 
 
 @pytest.mark.slow
-@each_lab
+@pytest.mark.parametrize(
+    "lab", [pytest.param(lab, id=name, marks=nightly_in(name, COMPILES, TRAINS)) for name, lab in LABS.items()]
+)
 def test_solution_passes_at_another_seed_than_its_notebook(lab):
     assert failing(lab, {}, seed=987_654_321) == {}
 

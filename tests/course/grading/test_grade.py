@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from helpers.paths import ROOT
 
 from utils.course.grading import grade as grading
@@ -118,7 +119,14 @@ def test_a_canary_shows_that_the_students_file_was_graded(tmp_path):
 
 
 @pytest.fixture
-def listeners():
+def alone_on_sockets():
+    """While this test runs, no other one opens servers that any user may call, or looks for such on this machine."""
+    with FileLock(Path(tempfile.gettempdir(), "servers-of-the-grader's-tests.lock")):
+        yield
+
+
+@pytest.fixture
+def listeners(alone_on_sockets):
     """Servers of every kind that student code could call: (family, kind, address) -> the socket that would hear it."""
     folder, opened = Path(tempfile.mkdtemp()), {}
     folder.chmod(0o755)
@@ -592,6 +600,7 @@ CAGED = ["reads_the_solution_when_asked", "calls_home", "outlives_its_cell", "de
     [(False, (UNSHARE,)), (True, ()), (True, (UNSHARE,))],
     ids=["denied", "user", "user, denied"],
 )
+@pytest.mark.usefixtures("alone_on_sockets")
 def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, ordinary, denied):
     if ordinary and os.getuid() != 0:
         pytest.skip("not root here: the other cases are an ordinary user's")

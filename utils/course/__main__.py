@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utils.course import ROOT
 from utils.course.grading import grade as grading
+from utils.course.grading.roster import class_list
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
 from utils.course.notebooks.notebook import is_lecture
@@ -138,11 +139,17 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "grade", help="grade a folder of submissions: a gradebook, and a page for each student"
     )
-    command.add_argument("submissions", type=Path, metavar="SUBMISSIONS", help="a folder or a zip of notebooks")
+    command.add_argument(
+        "submissions", type=Path, metavar="SUBMISSIONS", nargs="?", help="a folder or a zip of notebooks"
+    )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--lab", action="append", metavar="NN", help="the lab's number, such as 04; may be repeated")
     which.add_argument("--all", action="store_true", help="whatever labs there are solutions of")
-    command.add_argument("--out", type=Path, required=True, help="where the gradebook is kept")
+    command.add_argument("--out", type=Path, help="where the gradebook is kept")
+    command.add_argument(
+        "--selftest", action="store_true", help="grade only the labs' own solutions and starters, to try this machine"
+    )
+    command.add_argument("--roster", type=Path, metavar="CSV", help="the class list, to tell who handed in nothing")
     command.add_argument("--jobs", type=_count, default=2, help="submissions at a time (default 2)")
     command.add_argument("--seed", type=int, help="of the checks' random inputs (default: drawn once, kept in OUT)")
     command.add_argument("--strict", action="store_true", help="refuse to grade where submissions cannot be isolated")
@@ -151,7 +158,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--notebook", action="store_true", help="also each student's notebook, run in the sandbox")
     command.add_argument(
-        "--cluster", metavar="ADDRESS", help="a Dask scheduler, whose workers grade (tests/cluster/requirements.txt)"
+        "--cluster",
+        metavar="ADDRESS",
+        help="a Dask scheduler, whose workers grade (tests/course/grading/cluster/requirements.txt)",
     )
     command.set_defaults(command=_grade)
 
@@ -295,10 +304,22 @@ def _strength(args: argparse.Namespace) -> int:
 def _grade(args: argparse.Namespace) -> int:
     solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
     labs = solutions if args.all else [_solution_of(name, solutions) for name in args.lab]
-    seed = grading.class_seed(args.out) if args.seed is None else args.seed
-    rules = grading.Rules(seed, strict=args.strict, notebook=args.notebook)
-    executor, jobs = grading.cluster(args.cluster) if args.cluster else (None, args.jobs)
-    grading.grade(args.submissions, labs, args.out, rules, jobs=jobs, regrade=args.regrade, executor=executor)
+    if args.selftest:
+        grading.selftest(labs, grading.Rules(args.seed or 0, strict=args.strict), jobs=args.jobs)
+        return 0
+    if args.submissions is None or args.out is None:
+        raise ValueError("grade needs SUBMISSIONS and --out GRADES, or --selftest")
+    roster = class_list(args.roster) if args.roster else None
+    try:
+        seed = grading.class_seed(args.out) if args.seed is None else args.seed
+        rules = grading.Rules(seed, strict=args.strict, notebook=args.notebook)
+        executor, jobs = grading.cluster(args.cluster) if args.cluster else (None, args.jobs)
+        options = {"jobs": jobs, "regrade": args.regrade, "executor": executor, "roster": roster}
+        grading.grade(args.submissions, labs, args.out, rules, **options)
+    except OSError as error:
+        raise ValueError(
+            f"stopped: {error}. What was graded is kept; mend that, and the same command goes on from there"
+        ) from error
     return 0
 
 

@@ -75,15 +75,110 @@ def test_names_of_files_are_safe_and_apart():
     names = ["ada", "../etc/passwd", "..", "zoë", "a b", "a_b", "a/b", "x" * 300, ""]
     keys = [roster.file_name(name) for name in names]
     assert len(set(keys)) == len(names)
-    assert all("/" not in key and key not in (".", "..") and len(key) < 100 for key in keys)
+    assert all("/" not in key and key not in (".", "..") and len(key.encode()) < 140 for key in keys)
+    assert len(roster.file_name("文" * 300).encode()) < 140, "with room for endings, of 255 bytes"
     assert roster.file_name("ada") == "ada"
 
 
 def test_exports_of_canvas_and_moodle_name_the_student():
-    assert roster._who("lovelaceada_4711_123456_04_micrograd") == ("lovelaceada", "4711")
-    assert roster._who("lovelaceada_LATE_4711_123456_lab") == ("lovelaceada", "4711")
-    assert roster._who("Ada Lovelace_4711_assignsubmission_file_") == ("Ada Lovelace", "4711")
-    assert roster._who("ada") == ("ada", "")
+    canvas = ["lovelaceada_4711_123456_04_micrograd.ipynb", "lovelacebea_LATE_4712_123456_lab.ipynb"]
+    assert roster._who(canvas[0], roster._style(canvas)) == ("lovelaceada", "4711")
+    assert roster._who(canvas[1], roster._style(canvas)) == ("lovelacebea", "4712")
+    moodle = ["Ada Lovelace_4711_assignsubmission_file_", "Bea_4712_assignsubmission_file_01.ipynb"]
+    assert roster._who(moodle[0], roster._style(moodle)) == ("Ada Lovelace", "4711")
+    assert roster._who(moodle[1], roster._style(moodle)) == ("Bea", "4712")
+    assert roster._who("ada", roster._style(["ada", "bea"])) == ("ada", "")
+
+
+def test_nobody_takes_the_number_of_another_by_the_name_of_a_file():
+    names = ["mallory_777_9002_x_555_assignsubmission_file.ipynb", "victimanna_555_9001_lab.ipynb"]
+    assert [roster._who(name, roster._style(names)) for name in names] == [("mallory", "777"), ("victimanna", "555")]
+
+
+def test_two_students_of_one_number_or_one_file_name_are_refused_by_name(tmp_path):
+    for name in ("anna_555_9001_lab", "bert_555_9002_lab"):
+        (tmp_path / f"{name}.ipynb").write_text(LAB.read_text())
+    with pytest.raises(ValueError, match="'anna' and 'bert' have the same number, '555'"):
+        roster.works(tmp_path, [read_lab(LAB)])
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("Ada", "ada"):
+        (other / f"{name}.ipynb").write_text(LAB.read_text())
+    with pytest.raises(ValueError, match="'Ada' and 'ada' have the same file name"):
+        roster.works(other, [read_lab(LAB)])
+    odd = "Zoë O'Neil"
+    assert roster.file_name(odd) != roster.file_name(roster.file_name(odd)), "nobody is called like another's hash"
+
+
+def test_whoever_handed_in_anything_has_a_line(tmp_path):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("my/lab.ipynb", LAB.read_text())
+    export = tmp_path / "export.zip"
+    with zipfile.ZipFile(export, "w") as archive:
+        archive.writestr("ada_1_90_lab.zip", inner.getvalue())
+        archive.writestr("bea_2_91_lab.pdf", "")
+        archive.writestr("cyd_3_92_lab.IPYNB", LAB.read_text())
+        archive.writestr("dan_LATE_4_93_lab.ipynb.txt", LAB.read_text())
+    found = {work.student: work for work in roster.works(export, [read_lab(LAB)])}
+    assert {name: (work.id, work.problem) for name, work in found.items()} == {
+        "ada": ("1", ""), "bea": ("2", "no notebook was handed in, but bea_2_91_lab.pdf"),
+        "cyd": ("3", ""), "dan": ("4", ""),
+    }  # fmt: skip
+    assert found["ada"].read() == LAB.read_bytes()
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "bob_2_12_lab.zip").write_bytes(inner.getvalue())
+    (bob,) = roster.works(folder, [read_lab(LAB)])
+    assert (bob.student, bob.id) == ("bob", "2")
+    with zipfile.ZipFile(tmp_path / "folder.zip", "w") as archive:
+        for name in ("ada", "bea"):
+            archive.writestr(f"folder/{name}.ipynb", LAB.read_text())
+    assert [work.student for work in roster.works(tmp_path / "folder.zip", [read_lab(LAB)])] == ["ada", "bea"]
+
+
+def test_a_class_list_tells_who_is_missing(tmp_path):
+    lines = ["Student,ID,Section", "Points Possible,,", '"Lovelace, Ada",1,A', "Bea,2,A", "Cyd,,A"]
+    (tmp_path / "class.csv").write_text("\n".join(lines))
+    listed = roster.class_list(tmp_path / "class.csv")
+    assert [each.student for each in listed] == ["Lovelace, Ada", "Bea", "Cyd"]
+    for name in ("lovelaceada_7_90_lab", "whoever_2_91_lab"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{name}.ipynb").write_text(LAB.read_text())
+    absent = roster.missing(listed, roster.works(tmp_path / "in", [read_lab(LAB)]))
+    assert [each.student for each in absent] == ["Cyd"]
+    record = record_of(load(ROOT / "labs" / LAB.name), {})
+    gradebook.write_tables(tmp_path / "out", [record], {LAB.stem: absent})
+    rows = list(csv.reader((tmp_path / "out" / f"{LAB.stem}.csv").read_text().splitlines()))
+    assert rows[-1][0] == "Cyd" and rows[-1][-1] == "nothing was handed in"
+    (tmp_path / "no.csv").write_text("name\nAda\n")
+    with pytest.raises(ValueError, match="a line of headings with `student`"):
+        roster.class_list(tmp_path / "no.csv")
+
+
+# What a person decides
+
+
+def test_a_decision_holds_in_every_later_table(tmp_path):
+    record = record_of(load(ROOT / "labs" / LAB.name), {"check-swap": "wrong"}, student="eve", held=["swap"])
+    gradebook.write_record(tmp_path, record)
+    lines = ["lab,student,task,points,reason", "01,eve,swap,2,I asked her"]
+    (tmp_path / "decisions.csv").write_text("\n".join(lines))
+    for _ in range(2):
+        (after,) = gradebook.decided(tmp_path, gradebook.records(tmp_path))
+        assert (after["earned"], after["held"]) == (20, []) and "I asked her" in after["notes"][-1]
+    assert gradebook.records(tmp_path) == [record], "the record stays what was graded"
+    (tmp_path / "decisions.csv").write_text("\n".join([lines[0], "01,eve,swap,3,"]))
+    with pytest.raises(ValueError, match=r"line 2.*'swap' has 2 points"):
+        gradebook.decided(tmp_path, gradebook.records(tmp_path))
+
+
+def test_what_the_grader_failed_at_is_no_zero(tmp_path):
+    record = record_of(load(ROOT / "labs" / LAB.name), {}, student="eve", earned=0, failed="the machine fell asleep")
+    gradebook.write_tables(tmp_path, [record])
+    (_, row) = csv.reader((tmp_path / f"{LAB.stem}.csv").read_text().splitlines())
+    assert row[-4] == "" and "NOT GRADED: the machine fell asleep" in row[-1]
+    assert "no zeros" in feedback.page(record, read_lab(LAB))
 
 
 def test_zips_are_read_as_folders_are(tmp_path):
@@ -142,7 +237,10 @@ def test_whatever_lies_in_the_folder_costs_its_own_student_only(tmp_path):
     problems = {student: work.problem for student, work in found.items()}
     assert set(problems) == {"nothing", "link", "pipe", "sparse", "torn", "zipped link", "bomb", "empty", "many",
                              "ada", "caf\udce9"}  # fmt: skip
-    assert problems["nothing"] == "no notebook was handed in" and problems["empty"] == "no notebook is in the zip"
+    assert (
+        problems["nothing"] == "no notebook was handed in, but nothing/lab.pdf"
+        and problems["empty"] == "no notebook is in the zip"
+    )
     assert problems["link"] == "a link, not a file" and problems["pipe"] == "a device, not a file"
     assert "cannot be unpacked" in problems["torn"]
     assert found["zipped link"].read() == b"/etc/passwd"
@@ -190,7 +288,8 @@ def record_of(book: dict, verdicts: dict[str, str], **changes) -> dict:
     return {
         "student": "<b>eve</b>", "key": "eve", "id": "", "lab": LAB.stem, "file": "eve.ipynb", "checks": checks,
         "problem": "", "earned": sum(check["earned"] for check in checks), "points": 20, "raised": {},
-        "notes": ["<i>odd</i>"], "code": {name: text_of(source) for name, source in codes.items()}, "isolated": True,
+        "notes": ["<i>odd</i>"], "failed": "", "held": [], "isolated": True,
+        "code": {name: text_of(source) for name, source in codes.items()},
     } | changes  # fmt: skip
 
 

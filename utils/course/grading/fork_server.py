@@ -4,6 +4,7 @@ It never reads a solution, a submission or a seed: what it does not hold, no wor
 The judge gets these by a line of its own, reads the lab, and asks here for workers, one after the other.
 """
 
+import gc
 import importlib
 import os
 import resource
@@ -12,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +23,8 @@ from pathlib import Path
 import torch
 
 from utils.course.grading import protocol, sandbox, worker
-from utils.course.grading.judge import NotIsolated, Patience, RemoteAsk, as_record, judge
+from utils.course.grading.clock import Clock
+from utils.course.grading.judge import NotGraded, NotIsolated, Patience, RemoteAsk, judge
 from utils.course.grading.submission import Unreadable, read_submission
 from utils.course.notebooks.lab import read_lab
 from utils.lab import plain_values
@@ -35,19 +38,27 @@ WARM = (
     "utils.measure.profiler",
     "utils.measure.memory_model",
     "utils.checks.toy_problem",
+    "utils.course.grading.probe",
+    "encodings.idna",  # for a name of a machine, where the interpreter is in a folder that is not everybody's
 )
-JUDGE_MEMORY = 8 << 30  # bytes of memory that the judge of a submission may use
+JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use
 KNOWN = (  # environment variables that are kept: forked processes inherit the environment in memory
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
     "COURSE_DATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR",
 )  # fmt: skip
 DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
+ENDING_SECONDS = 20  # for the processes of a submission to end
+PROBE_SECONDS = 60.0
+PROBE = """
+from utils.course.grading.probe import tried
+tried(file, sockets, port, pid)
+"""
 
 
 def main() -> None:
-    """Serve the parent process over standard input, a socket, until it has gone."""
-    control = socket.socket(fileno=os.dup(0))
+    """Serve the parent process over standard input, a socket, until it has gone: each request in a process of its own."""
+    control = socket.socket(fileno=os.dup(0))  # its end tells that the parent has gone
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     torch.set_num_threads(1)
@@ -55,15 +66,32 @@ def main() -> None:
         importlib.import_module(module)
     half = torch.ones(8, 8, dtype=torch.float16)
     half @ half  # makes torch detect the CPU now, which a sandboxed worker could not do
-    sandbox.die_with_parent()
+    denied = sandbox.namespaces_denied()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes of requests
+    gc.freeze()  # what is here stays shared with the processes forked from here
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, DESCRIPTORS)
         if not message:
             return
-        (line,) = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-        cage, seconds = _settings(message)
-        (_execute if cage.command else _judged)(line, cage, seconds)
-        control.sendall(b".")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                control.close()
+                _serve(message, descriptors, denied)
+            finally:
+                os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _serve(message: bytes, descriptors: list[int], denied: str) -> None:
+    """One request; the end of this process tells the other side that all processes of the submission have ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sandbox.die_with_parent()
+    line, _held = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+    cage, seconds = _settings(message)
+    signal.alarm(int(seconds) + ENDING_SECONDS)
+    (_execute if cage.command else _judged)(line, cage, seconds, denied)
 
 
 def _settings(message: bytes) -> tuple[worker.Cage, float]:
@@ -81,14 +109,16 @@ def _settings(message: bytes) -> tuple[worker.Cage, float]:
     return cage, asked["seconds"]
 
 
-def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
+def _judged(line: socket.socket, cage: worker.Cage, seconds: float, denied: str) -> None:
     """Run a judge for the request on `line`, and its workers; all have ended when this returns."""
     ours, theirs = socket.socketpair()
+    clock = Clock()
     pid = os.fork()
     if pid == 0:
         try:
+            signal.alarm(0)
             ours.close()
-            _judge(line, theirs)
+            _judge(line, theirs, clock)
         finally:
             os._exit(0)
     line.close()
@@ -101,13 +131,11 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
             if ours not in ready or not ours.recv(1):
                 return
             if keeper:
-                keeper.end()
-                with suppress(OSError):
-                    worker.remove(own.work)
+                _end(keeper, own, denied)
             own = cage._replace(work=cage.work / str(number))  # a worker must not see files of the one before
             own.work.mkdir()
             here, there = socket.socketpair()
-            keeper = worker.start(own, there)
+            keeper = worker.start(own, there, denied, clock)
             there.close()
             socket.send_fds(ours, [b"w"], [here.fileno()])
             here.close()
@@ -118,21 +146,32 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
         os.close(ended)
         ours.close()
         if keeper:
-            keeper.end()
+            _end(keeper, own, denied)
+        clock.close()
 
 
-def _execute(line: socket.socket, cage: worker.Cage, seconds: float) -> None:
+def _end(keeper: worker.Keeper, cage: worker.Cage, denied: str) -> None:
+    """End a worker and all that it has started, and remove what it has written."""
+    keeper.end()
+    if denied and os.getuid() == 0:
+        worker.end_all_of(cage.user)
+    if not cage.result:
+        with suppress(OSError):
+            worker.remove(cage.work)
+
+
+def _execute(line: socket.socket, cage: worker.Cage, seconds: float, denied: str) -> None:
     """A worker that becomes the cage's command, for at most this long; everything that it started has ended on return."""
     here, there = socket.socketpair()
-    keeper = worker.start(cage, there)
+    keeper = worker.start(cage, there, denied, Clock())
     there.close()
     keeper.wait(seconds)
-    keeper.end()
+    _end(keeper, cage, denied)
     here.close()
     line.close()
 
 
-def _judge(line: socket.socket, zygote: socket.socket) -> None:
+def _judge(line: socket.socket, zygote: socket.socket, clock: Clock) -> None:
     sandbox.die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (JUDGE_MEMORY, JUDGE_MEMORY))
 
@@ -144,44 +183,67 @@ def _judge(line: socket.socket, zygote: socket.socket) -> None:
         return socket.socket(fileno=descriptors[0])
 
     job = protocol.receive(line)
-    raw = Path(job["path"]).read_bytes()
-    lab = read_lab(job["lab"])
     try:
-        submission = read_submission(raw, lab)
+        said = _tried(job, new_worker) if "canaries" in job else _graded(job, new_worker, clock)
     except Unreadable as error:
-        protocol.send(line, {"unreadable": str(error)})
-        return
-    until = time.monotonic() + job["seconds"]
-    ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, job["strict"])
-    try:
-        verdicts = judge(lab, ask, job["seed"])
+        said = {"unreadable": str(error)}
     except NotIsolated as error:
-        protocol.send(line, {"refused": str(error)})
-        return
+        said = {"refused": str(error)}
+    except (NotGraded, protocol.Broken) as error:
+        said = {"failed": str(error)}
+    protocol.send(line, said)
+
+
+def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) -> dict:
+    lab = read_lab(job["lab"])
+    submission = read_submission(Path(job["path"]).read_bytes(), lab)
+    until = time.monotonic() + job["seconds"]
+    ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, clock, job["strict"])
+    found = judge(lab, ask, job["seed"])
     ask.end()
-    protocol.send(
-        line,
-        {
-            "verdicts": as_record(verdicts),
-            "notes": [*submission.notes, *(f"{name}: {why}" for name, why in ask.skipped.items())],
-            "raised": {name: list(told) for name, told in ask.raised.items()},
-            "isolation": ask.isolation,
-            "code": submission.code,
-        },
-    )
+    return {
+        "verdicts": [asdict(verdict) for verdict in found.verdicts],
+        "notes": [*submission.notes, *(f"{name}: {why}" for name, why in found.skipped.items())],
+        "raised": {name: list(told) for name, told in found.raised.items()},
+        "isolation": ask.isolation,
+        "code": submission.code,
+        "late": ask.late,
+    }
+
+
+def _tried(job: dict, new_worker: Callable[[], socket.socket]) -> dict:
+    """What the sandbox says of itself, and what a worker could do all the same (see probe)."""
+    conversation = new_worker()
+    late = protocol.after(PROBE_SECONDS)
+    isolation = protocol.receive(conversation, late)
+    question = {"code": PROBE, "inputs": job["canaries"], "number": 0}
+    protocol.send(conversation, question, PROBE_SECONDS)
+    reply = protocol.receive(conversation, late)
+    if "value" not in reply:
+        raise NotGraded(f"trying what a submission can do raised {reply['raised']}")
+    new_worker().close()  # by now all that the first one started must have ended, and closed its copies of the line
+    ended = select.select([conversation], [], [], PROBE_SECONDS)[0] and conversation.recv(1) == b""
+    return {
+        "isolation": isolation,
+        "did": reply["value"] | {"processes": "" if ended else "a process outlived its worker"},
+    }
 
 
 class Zygote:
-    """The fork server, seen from the trusted side: started once, serves one submission at a time."""
+    """The fork server, seen from the trusted side: started at the first request, and again after `end`.
+
+    Serves any number of threads; each submission has a process of its own there.
+    """
 
     def __init__(self):
-        self.process: subprocess.Popen | None = None
+        self._process: subprocess.Popen | None = None
+        self._lock = threading.Lock()
 
     def grade(self, job: dict, cage: worker.Cage, seconds: float) -> dict:
         """The judge's answer about `job` (see grade.grade_one). protocol.Broken if it does not finish."""
         with self._asked(cage, seconds) as line:
             protocol.send(line, job, seconds)
-            return protocol.receive(line, seconds + 5)
+            return protocol.receive(line, protocol.after(seconds + 5))
 
     def execute(self, cage: worker.Cage, seconds: float) -> None:
         """Run the cage's command, to its end or for `seconds`."""
@@ -191,9 +253,6 @@ class Zygote:
     @contextmanager
     def _asked(self, cage: worker.Cage, seconds: float) -> Iterator[socket.socket]:
         """A connection to the process that serves the request; at the end all processes of the submission have ended."""
-        if self.process is None or self.process.poll() is not None:
-            self._start()
-        line, theirs = socket.socketpair()
         settings = {
             "work": str(cage.work),
             "readable": [str(path) for path in cage.readable],
@@ -205,38 +264,42 @@ class Zygote:
             "result": cage.result,
             "seconds": seconds,
         }
-        with line:
-            with theirs:
-                socket.send_fds(self.control, [plain_values.dump(settings)], [theirs.fileno()])
+        (line, line_there), (held, held_there) = socket.socketpair(), socket.socketpair()
+        with line, held:
+            with line_there, held_there, self._lock:
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+                message = plain_values.dump(settings)
+                try:
+                    socket.send_fds(self._control, [message], [line_there.fileno(), held_there.fileno()])
+                except OSError as error:
+                    raise protocol.Broken(f"the process that starts others has gone: {error}") from error
             try:
                 yield line
             finally:
-                self._wait(seconds + 30)
+                held.settimeout(seconds + 2 * ENDING_SECONDS)
+                with suppress(OSError):
+                    held.recv(1)  # nothing comes: the other end is closed when its process has ended
 
     def _start(self) -> None:
-        self.control, theirs = socket.socketpair()
+        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a request is one message
         environment = {name: os.environ[name] for name in KNOWN if name in os.environ} | {"OMP_NUM_THREADS": "1"}
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "utils.course.grading.fork_server"], stdin=theirs, env=environment
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "utils.course.grading.fork_server"],
+                stdin=theirs,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the process that gives the orders
             )
 
-    def _wait(self, seconds: float) -> None:
-        """Wait until the processes of the submission have ended; kill a zygote that does not report this."""
-        self.control.settimeout(seconds)
-        try:
-            if self.control.recv(1) == b".":
-                return
-        except OSError:
-            pass
-        self.end()
-
     def end(self) -> None:
-        if self.process:
-            self.control.close()
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        """Kill it, and with it all that it has started."""
+        with self._lock:
+            if self._process:
+                self._control.close()
+                self._process.kill()
+                self._process.wait()
+            self._process = None
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 import atexit
 import contextlib
 import fcntl
+import functools
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import os
@@ -11,24 +13,22 @@ import secrets
 import stat
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
 from utils.course import ROOT
-from utils.course.grading import feedback, gradebook, protocol, sandbox, worker
+from utils.course.grading import feedback, gradebook, probe, protocol, sandbox, worker
 from utils.course.grading.fork_server import Zygote
 from utils.course.grading.judge import Patience, isolated
-from utils.course.grading.roster import Work, works
-from utils.course.grading.similar import alike
+from utils.course.grading.roster import Listed, Work, missing, works
+from utils.course.grading.similar import alike, statements
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.summary import write_summary
-from utils.course.notebooks.lab import Lab, points_of, read_lab
+from utils.course.notebooks.lab import Lab, points_of, read_lab, starter
 from utils.data.download import CACHE_NAME
 
 try:
@@ -40,16 +40,20 @@ CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds for a judge to report its results after the time limit
 ENGINE = (
     "sandbox",
+    "system_calls",
     "worker",
+    "cells",
     "judge",
     "submission",
     "protocol",
     "fork_server",
 )  # modules that decide a grade, besides the checks
-PRIVATE = (ROOT / "solutions", ROOT / "tests")
 FOLDERS = f"{CACHE_NAME}-grading-"  # prefix of the folders in which submissions are graded
+PROBE_SECONDS = 120.0  # to try the sandbox
+MOST_NAMED = 20
+HELD = "passed, though the code is the starter's: an instructor looks at it"
 IN_FLIGHT = 2  # submissions in memory per submission being graded
-FIRST_USER, USERS = 1_900_000_000, 64  # for root: unused user ids, this many for each grading process
+FIRST_USER, USERS = 1_900_000_000, 1000  # for root: unused user ids, this many for each grading process
 _users = itertools.count()
 
 
@@ -63,7 +67,7 @@ class Rules:
     seed: int
     patience: Patience = field(default_factory=Patience)
     limits: sandbox.Limits = field(default_factory=sandbox.Limits)
-    seconds: float = 900.0  # for one submission in all
+    seconds: float = 900.0  # of wall time for one submission in all
     strict: bool = False
     notebook: bool = False
 
@@ -77,28 +81,37 @@ def grade(
     jobs: int = 2,
     regrade: bool = False,
     executor: Executor | None = None,
+    roster: list[Listed] | None = None,
 ) -> list[dict]:
     """Grade the new submissions in `source`, and write records and tables under `out`. Returns all records of the gradebook.
 
-    executor: where the work is done instead of `jobs` processes here. Raises ValueError for a source without notebooks
-    and, with rules.strict, where submissions cannot be isolated.
+    executor: where the work is done instead of `jobs` processes here. roster: the class, to tell who is missing. Raises
+    ValueError for a source without notebooks or with two students of one name, for an `out` inside it, and, with
+    rules.strict, where submissions cannot be isolated.
     """
+    if out.resolve().is_relative_to(source.resolve()):
+        raise ValueError(f"the gradebook {out} would lie among the submissions in {source}: give --out another place")
     read = [read_lab(path) for path in labs]
+    handed_in = works(source, read)
     todo = []
     kept = stale = 0
-    for work in works(source, read):
+    for work in handed_in:
         record = gradebook.read_record(gradebook.record_path(out, work.lab.name, work.key))
-        same = record is not None and record["submission_sha256"] == work.digest
-        if same and record["checks_sha256"] == checks_digest(work.lab):
-            kept += 1
-        elif same and not regrade:
+        same = record is not None and record["submission_sha256"] == work.digest and not record["failed"]
+        if same and record["checks_sha256"] != checks_digest(work.lab) and not regrade:
             stale += 1
+        elif same and record["checks_sha256"] == checks_digest(work.lab):
+            kept += 1
         else:
             todo.append(work)
+            continue
+        if not feedback.page_path(out, record).exists():
+            feedback.write_page(out, record, work.lab)
     if todo:
         _grade_all(todo, source, out, rules, jobs, executor)
-    found = gradebook.records(out)
-    gradebook.write_tables(out, found)
+    found = gradebook.decided(out, gradebook.records(out))
+    absent = {lab.name: missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read}
+    gradebook.write_tables(out, found, absent)
     for lab in read:
         own = [record for record in found if record["lab"] == lab.name]
         if own and (todo or not (out / f"{lab.name}.html").exists()):
@@ -106,12 +119,62 @@ def grade(
             gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
             write_summary(out, lab.name, own, pairs)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
-    open_ones = sum(not record["isolated"] for record in found)
-    if open_ones:
-        _say(f"{open_ones} of {len(found)} not isolated: see the column in the tables, and --strict")
+    _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
     if stale:
         _say(f"{stale} were graded by checks that have changed since: --regrade grades them again")
     return found
+
+
+def _say_what_to_look_at(
+    found: list[dict], handed_in: list[Work], absent: dict[str, list[Listed]], labs: set[str]
+) -> None:
+    here = {(work.lab.name, work.student) for work in handed_in}
+    told = {
+        "not graded, by the grader's own fault; the same command tries again": [r for r in found if r["failed"]],
+        "not isolated: see the column in the tables, and --strict": [r for r in found if not r["isolated"]],
+        f"with points held, as their code is the starter's: look, then write {gradebook.DECISIONS}": [
+            r for r in found if r["held"]
+        ],
+        "of earlier runs, not among these submissions; their records still count": [
+            r for r in found if r["lab"] in labs and (r["lab"], r["student"]) not in here
+        ],
+    }
+    for what, records in told.items():
+        if records:
+            names = ", ".join(sorted({record["student"] for record in records})[:MOST_NAMED])
+            _say(f"{len(records)} {what}: {names}{', …' if len(records) > MOST_NAMED else ''}")
+    for lab, students in absent.items():
+        if students:
+            _say(
+                f"{lab}: {len(students)} of the class list handed in nothing: {', '.join(s.student for s in students)}"
+            )
+
+
+def selftest(labs: list[Path], rules: Rules, *, jobs: int = 2) -> None:
+    """Grade each lab's own solution and starter here. ValueError unless they earn all and nothing."""
+    with tempfile.TemporaryDirectory(prefix=f"{CACHE_NAME}-selftest-") as folder:
+        source = Path(folder, "in")
+        for path in labs:
+            for kind, text in (("solution", path.read_bytes()), ("starter", _starter_of(path))):
+                (source / kind).mkdir(parents=True, exist_ok=True)
+                (source / kind / path.name).write_bytes(text)
+        records = grade(source, labs, Path(folder, "out"), rules, jobs=jobs)
+    wrong = []
+    for record in records:
+        want = record["points"] if record["student"] == "solution" else 0
+        if record["failed"] or record["earned"] != want:
+            messages = (check["message"] for check in record["checks"] if check["message"])
+            why = record["failed"] or record["problem"] or next(messages, "")
+            wrong.append(
+                f"{record['lab']}: the {record['student']} earned {record['earned']}, not {want} ({why[:500]})"
+            )
+    if wrong:
+        raise ValueError("this machine would not grade fairly:\n" + "\n".join(wrong))
+    _say(f"solutions of {len(labs)} labs earn all their points here, and starters none")
+
+
+def _starter_of(path: Path) -> bytes:
+    return json.dumps(starter(json.loads(path.read_text(encoding="utf-8")))).encode()
 
 
 def class_seed(out: Path) -> int:
@@ -133,7 +196,7 @@ def cluster(address: str) -> tuple[Executor, int]:
     """
     if distributed is None:
         raise ValueError(
-            "--cluster needs Dask: pip install -r tests/cluster/requirements.txt, here and where the workers run"
+            "--cluster needs Dask: pip install -r tests/course/grading/cluster/requirements.txt, here and for the workers"
         )
     try:
         client = distributed.Client(address, timeout=CLUSTER_SECONDS)
@@ -146,34 +209,93 @@ def cluster(address: str) -> tuple[Executor, int]:
 
 
 def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
-    """Write each record when it is ready; only a few submissions are in memory at a time."""
+    """Write each record when it is ready; only a few submissions are in memory at a time.
+
+    What was lost to the clock or to the grader's own fault is tried again, alone.
+    """
     hidden = [str(path.resolve()) for path in (source, out)]
-    left = iter(todo)
+    again: list[Work] = []
     with executor or ThreadPoolExecutor(jobs) as pool, tqdm(total=len(todo), unit="submission", disable=None) as bar:
-        waiting: dict = {}
+        running: set[Future] = set()
         try:
-            while True:
-                for work in itertools.islice(left, IN_FLIGHT * jobs - len(waiting)):
-                    waiting[pool.submit(grade_one, *_job(work), hidden, rules)] = work
-                if not waiting:
-                    return
-                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    work = waiting.pop(future)
-                    said = future.result()
-                    if "refused" in said:
-                        raise ValueError(
-                            f"submissions cannot be isolated here ({said['refused']}): leave out --strict or grade elsewhere"
-                        )
-                    record = _record(work, said, rules)
-                    gradebook.write_record(out, record)
-                    feedback.write_page(out, record, work.lab)
-                    feedback.write_notebook(out, record, said.get("executed", b""))
+            _say_what_isolates(pool.submit(try_sandbox, hidden, rules).result(), rules)
+            for works_now, at_a_time in ((iter(todo), jobs), (again, 1)):
+                for work, said in _answers(pool, works_now, at_a_time, hidden, rules, running):
+                    if works_now is not again and (said.get("late") or "failed" in said):
+                        again.append(work)
+                        continue
+                    _write(out, work, said, rules)
                     bar.update()
         except BaseException:
-            for future in waiting:
+            for future in running:
                 future.cancel()
+            while executor is None and not all(future.done() for future in running):
+                _server.end()  # with all that it has started; then the threads have nothing to wait for
+                wait(running, timeout=0.1)
             raise
+
+
+def _answers(
+    pool: Executor, todo: Iterator[Work], jobs: int, hidden: list[str], rules: Rules, running: set[Future]
+) -> Iterator[tuple[Work, dict]]:
+    """Each work with what is said of it, as it comes. running: the futures at work, kept up to date."""
+    todo, of = iter(todo), {}
+    while True:
+        for work in itertools.islice(todo, IN_FLIGHT * jobs - len(of)):
+            future = pool.submit(grade_one, *_job(work), hidden, rules)
+            of[future] = work
+            running.add(future)
+        if not of:
+            return
+        for future in wait(of, return_when=FIRST_COMPLETED).done:
+            running.discard(future)
+            said = future.result()
+            if "refused" in said:
+                raise ValueError(
+                    f"submissions cannot be isolated here ({said['refused']}): leave out --strict or grade elsewhere"
+                )
+            yield of.pop(future), said
+
+
+def _write(out: Path, work: Work, said: dict, rules: Rules) -> None:
+    record = _record(work, said)
+    feedback.write_notebook(out, record, said.get("executed", b""))
+    feedback.write_page(out, record, work.lab)
+    gradebook.write_record(out, record)
+
+
+def _say_what_isolates(said: dict, rules: Rules) -> None:
+    """Tell what holds here, as tried. ValueError if that is not enough for rules.strict."""
+    if "failed" in said:
+        raise ValueError(f"no submission could be run here: {said['failed']}")
+    open_layers = {layer: text for layer, text in weaknesses(said).items() if text}
+    if not open_layers:
+        _say(f"isolated, as tried here: {', '.join(said['did'])}")
+        return
+    told = "; ".join(f"{layer}: {text}" for layer, text in open_layers.items())
+    if rules.strict:
+        raise ValueError(f"submissions cannot be isolated here ({told}): leave out --strict or grade elsewhere")
+    _say(f"NOT ISOLATED here: {told}")
+
+
+def weaknesses(said: dict) -> dict[str, str]:
+    """layer -> what a submission could do there, as tried, or as the sandbox says of itself; "" for nothing."""
+    found = dict(said["did"])
+    for layer in sandbox.ISOLATING:
+        if not found.get(layer) and said["isolation"].get(layer) != sandbox.ON:
+            found[layer] = str(said["isolation"].get(layer))
+    return found
+
+
+def try_sandbox(hidden: list[str], rules: Rules) -> dict:
+    """What a submission could do where this runs: see probe."""
+    with _folder() as folder, probe.canaries() as canaries:
+        os.chmod(folder, 0o711)
+        job = {"canaries": canaries}
+        try:
+            return _server.grade(job, _cage(folder / "work", hidden, rules, _next_user()), PROBE_SECONDS)
+        except protocol.Broken as error:
+            return {"failed": str(error)}
 
 
 def _job(work: Work) -> tuple[bytes, bytes, str]:
@@ -185,18 +307,22 @@ def _job(work: Work) -> tuple[bytes, bytes, str]:
     return raw, work.lab.book.path.read_bytes(), work.lab.name
 
 
-_own = threading.local()  # the zygote of each thread
+_server = Zygote()  # of this process, for all its threads
+atexit.register(_server.end)
+
+
+def _next_user() -> int:
+    return users_of(os.getpid())[next(_users) % USERS]
 
 
 def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules) -> dict:
     """The judge's answer about the notebook `raw`. Runs on any machine that has the course, and stores nothing there.
 
-    With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run.
+    With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run;
+    that comes first, while no process of the submission has seen a hidden question.
     """
-    if not hasattr(_own, "zygote"):
-        remove_abandoned()
-        _own.zygote, _own.user = Zygote(), users_of(os.getpid())[next(_users) % USERS]
-        atexit.register(_own.zygote.end)
+    _remove_abandoned_once()
+    user = _next_user()
     with _folder() as folder:
         secret = folder / "secret"
         secret.mkdir(mode=0o700)
@@ -206,14 +332,18 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         job = {"path": str(secret / "submission.ipynb"), "lab": str(secret / f"{name}.ipynb")}
         job |= {"seed": inputs_seed(rules.seed, raw), "secret": f"numbers of {rules.seed}"}
         job |= {"patience": asdict(rules.patience), "seconds": rules.seconds, "strict": rules.strict}
-        cage = _cage(folder / "work", [*hidden, secret], rules)
+        hidden = [*hidden, str(secret)]
+        executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules) if rules.notebook else b""
         try:
-            said = _own.zygote.grade(job, cage, rules.seconds + GRACE)
+            said = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
         except protocol.Broken as error:
-            return {"unreadable": f"grading it came to no end: {error}"}
-        if rules.notebook and "verdicts" in said:
-            said["executed"] = _executed(raw, folder, _cage(folder / "run", [*hidden, secret], rules), rules)
-        return said
+            return {"failed": f"grading it came to no end: {error}"}
+        return said | {"executed": executed}
+
+
+@functools.cache
+def _remove_abandoned_once() -> None:
+    remove_abandoned()
 
 
 @contextlib.contextmanager
@@ -269,13 +399,14 @@ def inputs_seed(seed: int, raw: bytes) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest()[:4]) >> 1
 
 
-def _cage(work: Path, hidden: list, rules: Rules) -> worker.Cage:
+def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> worker.Cage:
     work.mkdir()
     data = os.environ.get("COURSE_DATA")
     environment = {"COURSE_DATA": str(Path(data).resolve())} if data else {}
-    return worker.Cage(
-        work, tuple(_readable(data)), tuple(map(Path, [*hidden, *PRIVATE])), rules.limits, _own.user, environment
-    )
+    readable = tuple(_readable(data))
+    # solutions, tests, .git, build, … but not an environment or data that lie there
+    private = [path for path in ROOT.iterdir() if not any(shown.is_relative_to(path) for shown in readable)]
+    return worker.Cage(work, readable, (*map(Path, hidden), *private), rules.limits, user, environment)
 
 
 def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> bytes:
@@ -289,7 +420,7 @@ def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> byte
     environment = cage.environment | {"PYTHONPATH": str(start / "course"), "PYTHONSAFEPATH": "1"}
     readable = (*cage.readable, start)
     cage = cage._replace(readable=readable, command=command, environment=environment, result=result)
-    _own.zygote.execute(cage, rules.seconds)
+    _server.execute(cage, rules.seconds)
     try:
         descriptor = os.open(cage.work / result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -312,17 +443,25 @@ def _readable(data: str | None) -> list[Path]:
         *([data] if data else []),
     ]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
-    return [Path(path).resolve() for path in [*given, cache] if Path(path).exists()]
+    return [Path(path) for path in [*given, cache] if Path(path).exists()]
 
 
-def _record(work: Work, said: dict, rules: Rules) -> dict:
+def _record(work: Work, said: dict) -> dict:
     """The record of a submission: nothing in it depends on the time, the machine's speed or the order of grading."""
+    code = said.get("code", {})
     checks = said.get("verdicts") or [
         {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
         | {"earned": 0, "message": ""}
         for task in work.lab.tasks
         for check in task.checks
     ]
+    untouched = {
+        task.name
+        for task in work.lab.tasks
+        if task.refuses and not statements(code.get(task.name, "")).keys() - statements(task.starter).keys()
+    }
+    held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in untouched})
+    checks = [check | {"earned": 0, "message": HELD} if check["task"] in held else check for check in checks]
     problem = work.problem or said.get("unreadable", "")
     isolation = {layer: str(said.get("isolation", {}).get(layer, "")) for layer in sandbox.LAYERS}
     return {
@@ -335,15 +474,19 @@ def _record(work: Work, said: dict, rules: Rules) -> dict:
         "points": sum(check["points"] for check in checks),
         "checks": checks,
         "problem": problem,
+        "failed": said.get("failed", ""),
+        "held": held,
         "notes": [*work.notes, *said.get("notes", ())],
         "raised": said.get("raised", {}),
-        "code": said.get("code", {}),
+        "code": code,
         "isolation": isolation,
         "isolated": bool(problem) or isolated(isolation),
         "submission_sha256": work.digest,
         "checks_sha256": checks_digest(work.lab),
-        "seed": rules.seed,
-        "versions": {"python": ".".join(map(str, sys.version_info[:3])), "torch": torch.__version__},
+        "versions": {
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "torch": importlib.metadata.version("torch"),
+        },
     }
 
 

@@ -5,15 +5,17 @@ The checks are those of the lab's solution, run here with a secret seed; the que
 
 import builtins
 import contextlib
+import hashlib
 import io
 import random
 import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from utils.course.grading import protocol, sandbox
+from utils.course.grading.clock import Clock
 from utils.course.grading.submission import Submission
 from utils.course.notebooks.lab import Lab, Task, points_of
 from utils.course.notebooks.notebook import Cell
@@ -22,11 +24,13 @@ from utils.lab.ask import Ask, check_names, rebuilt
 MESSAGE = 4_000  # characters of a message that are kept
 FEW = 3  # cells that are skipped one by one
 MOST_TOLD = 100  # cells whose exceptions are kept
+SENDING = 600.0  # seconds of wall time for a worker to take a message: it reads before all else
+TIME_IS_UP = "the time for one submission is used up"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds of wall time that a worker gets: to start, for one cell, for one question."""
+    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question."""
 
     start: float = 20.0
     cell: float = 60.0
@@ -53,10 +57,15 @@ class NotIsolated(Exception):
     """No code of the submission was run."""
 
 
+class NotGraded(Exception):
+    """The grader itself failed, for example to start a worker: nothing is known of the submission."""
+
+
 class RemoteAsk(Ask):
     """Questions the student's code in a worker, which starts at the first question and again after it was lost.
 
-    strict: raise NotIsolated rather than run a line of it where it could read or send what it likes.
+    clock: how long the workers have been at work. strict: raise NotIsolated rather than run a line of it where it could read
+    or send what it likes. `late`: whether it came to `until`, which a busy machine can be the reason of.
     """
 
     def __init__(
@@ -66,10 +75,12 @@ class RemoteAsk(Ask):
         secret: str,
         patience: Patience,
         until: float,
+        clock: Clock,
         strict: bool = False,
     ):
         self.new_worker, self.submission, self.patience, self.strict = new_worker, submission, patience, strict
-        self.until = until  # by time.monotonic(): later questions are not answered
+        self.clock, self.until = clock, until  # by time.monotonic(): later questions are not answered
+        self.late = False
         self.numbers = random.Random(secret)
         self.worker: socket.socket | None = None
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
@@ -87,16 +98,18 @@ class RemoteAsk(Ask):
         number = self._number()
         self.raised = {}
         try:
-            self.isolation = protocol.receive(worker, self._left(self.patience.start))
-            if self.strict and not isolated(self.isolation):
-                raise NotIsolated(", ".join(f"{layer}: {self.isolation[layer]}" for layer in sandbox.ISOLATING))
+            self.isolation = protocol.receive(worker, self._late(self.patience.start))
+        except protocol.Broken as error:
+            raise NotGraded(f"no process could be started for it: {error}") from error
+        if self.strict and not isolated(self.isolation):
+            raise NotIsolated(", ".join(f"{layer}: {self.isolation[layer]}" for layer in sandbox.ISOLATING))
+        try:
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
-            load = {"cells": cells, "given": self.submission.given, "number": number}
-            protocol.send(worker, load, self._left(self.patience.start))
+            protocol.send(worker, {"cells": cells, "given": self.submission.given, "number": number}, SENDING)
             for running, _ in cells:
                 self._run_one(worker, running)
             running = None
-            if protocol.receive(worker, self._left(self.patience.cell)) != {"number": number}:
+            if protocol.receive(worker, self._late(self.patience.cell)) != {"number": number}:
                 raise protocol.Broken("it said something else")
         except (protocol.Broken, Lost) as error:
             worker.close()
@@ -118,9 +131,9 @@ class RemoteAsk(Ask):
 
     def _run_one(self, worker: socket.socket, name: str) -> None:
         """Receive the two messages that the cell `name` has begun and ended. Broken for any others."""
-        if protocol.receive(worker, self._left(self.patience.cell)) != {"begun": name}:
+        if protocol.receive(worker, self._late(self.patience.cell)) != {"begun": name}:
             raise protocol.Broken("it said something else")
-        message = protocol.receive(worker, self._left(self.patience.cell))
+        message = protocol.receive(worker, self._late(self.patience.cell))
         if (
             type(message) is not dict
             or message.pop("ended", None) != name
@@ -130,12 +143,18 @@ class RemoteAsk(Ask):
         if "raised" in message and len(self.raised) < MOST_TOLD:
             self.raised[name] = _told(message["raised"])
 
-    def _left(self, seconds: float) -> float:
-        """`seconds`, or fewer if the submission has less time left. Lost if it has none."""
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise Lost("the time for one submission is used up")
-        return min(seconds, left)
+    def _late(self, seconds: float) -> Callable[[], bool]:
+        """Whether the worker has been at work for `seconds` from now. Lost if the submission has no time left."""
+        until = self.clock.read() + seconds
+
+        def late() -> bool:
+            if time.monotonic() > self.until:
+                self.late = True
+                raise Lost(TIME_IS_UP)
+            return self.clock.read() > until
+
+        late()
+        return late
 
     def _number(self) -> int:
         return self.numbers.getrandbits(62)
@@ -143,13 +162,11 @@ class RemoteAsk(Ask):
     def _value(self, code: str, inputs: dict):
         number = self._number()
         try:
-            protocol.send(
-                self.worker, {"code": code, "inputs": inputs, "number": number}, self._left(self.patience.question)
-            )
-            reply = protocol.receive(self.worker, self._left(self.patience.question))
+            protocol.send(self.worker, {"code": code, "inputs": inputs, "number": number}, SENDING)
+            reply = protocol.receive(self.worker, self._late(self.patience.question))
             if type(reply) is not dict or reply.get("number") != number or len({"value", "raised"} & set(reply)) != 1:
                 raise protocol.Broken("it answered something else")
-        except protocol.Broken as error:
+        except (protocol.Broken, Lost) as error:
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
@@ -163,7 +180,7 @@ class RemoteAsk(Ask):
 
 
 def isolated(states: dict[str, str]) -> bool:
-    """Whether the sandbox layers that are on keep a submission from files and from the network."""
+    """Whether the sandbox layers that are on keep a submission from files, the network and other processes."""
     return all(states.get(layer) == sandbox.ON for layer in sandbox.ISOLATING)
 
 
@@ -174,19 +191,34 @@ def _told(said: object) -> tuple[tuple[str, ...], str]:
     return ("RuntimeError",), "an exception that did not say what it is"
 
 
-def judge(lab: Lab, ask: RemoteAsk, seed: int) -> list[Verdict]:
-    """Every check of the lab, in order. The hidden ones run last, so that no other check's message can reveal them."""
-    pairs = [(task, check) for task in lab.tasks for check in task.checks]
-    reached = {
-        check.id: _judged(task, check, ask, seed)
-        for task, check in sorted(pairs, key=lambda pair: pair[1] is pair[0].hidden)
-    }
-    return [reached[check.id] for _, check in pairs]
+@dataclass(frozen=True)
+class Judgement:
+    """verdicts: one for each check of the lab, in order. raised and skipped: see RemoteAsk; nothing of a hidden check."""
+
+    verdicts: tuple[Verdict, ...]
+    raised: dict[str, tuple]
+    skipped: dict[str, str]
+
+
+def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
+    """Every check of the lab. The hidden ones run last, and what is told of the cells is fixed before they do: a worker that
+    has seen a hidden question must find no way to tell the next one, or its student.
+    """
+    visible = {task.check.id: _judged(task, task.check, ask, seed) for task in lab.tasks}
+    raised, skipped = dict(ask.raised), dict(ask.skipped)
+    hidden = {task.hidden.id: _judged(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
+    found = visible | hidden
+    return Judgement(tuple(found[check.id] for task in lab.tasks for check in task.checks), raised, skipped)
+
+
+def seed_of(seed: int, check: str) -> int:
+    """The seed of one check: a question that hands it over says nothing about the other checks."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {check}".encode()).digest()[:4]) >> 1
 
 
 def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
     points, hidden = points_of(check), check is task.hidden
-    message = _run(check, ask, seed)
+    message = _run(check, ask, seed_of(seed, check.id))
     earned = 0 if message else points
     return Verdict(task.name, check.id, hidden, points, earned, message[:MESSAGE])
 
@@ -194,7 +226,7 @@ def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
 def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
     """The message of the check, or "" if it passes."""
     try:
-        with _stopped_at(ask.until), contextlib.redirect_stdout(io.StringIO()):
+        with _stopped_at(ask), contextlib.redirect_stdout(io.StringIO()):
             ask.begin()
             names = check_names(ask, seed) | {"__name__": "check", "__builtins__": vars(builtins).copy()}
             exec(compile(check.source, check.id, "exec"), names)
@@ -204,7 +236,7 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
         return f"not solved yet: {error}"
     except AssertionError as error:
         return str(error) or "a check failed"
-    except NotIsolated:
+    except (NotIsolated, NotGraded):
         raise
     except Exception as error:  # raised by the student's code, or by the check at an unexpected value
         asked = "\n".join(getattr(error, "__notes__", []))
@@ -213,19 +245,16 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
 
 
 @contextlib.contextmanager
-def _stopped_at(until: float):
-    """Raise Lost in the block at that time: an answer may be made to keep the check itself busy."""
+def _stopped_at(ask: RemoteAsk):
+    """Raise Lost in the block when the submission's time is up: an answer may be made to keep the check itself busy."""
 
     def stop(number, frame):
-        raise Lost("the time for one submission is used up")
+        ask.late = True
+        raise Lost(TIME_IS_UP)
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(1e-3, until - time.monotonic()))
+    signal.setitimer(signal.ITIMER_REAL, max(1e-3, ask.until - time.monotonic()))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def as_record(verdicts: list[Verdict]) -> list[dict]:
-    return [asdict(verdict) for verdict in verdicts]

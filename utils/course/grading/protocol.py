@@ -1,14 +1,17 @@
 """Values over a socket: eight bytes for the length, then a message of utils.lab.plain_values."""
 
+import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from utils.lab import plain_values
 
 LENGTH = struct.Struct(">Q")
-LARGEST = 64 << 20  # bytes of one message
+LARGEST = 32 << 20  # bytes of one message; a list in it takes 30 times as much memory
 CHUNK = 1 << 16
+LOOK_SECONDS = 0.1  # between two looks at the clock
 
 
 class Broken(Exception):
@@ -25,29 +28,32 @@ def send(sock: socket.socket, value, seconds: float | None = None) -> None:
         raise Broken(f"it takes no message: {error}") from error
 
 
-def receive(sock: socket.socket, seconds: float | None = None):
-    """The next value. Broken if it is not complete within `seconds`, or not in the form that plain_values writes."""
-    until = None if seconds is None else time.monotonic() + seconds
-    (size,) = LENGTH.unpack(_exactly(sock, LENGTH.size, until))
+def after(seconds: float) -> Callable[[], bool]:
+    """Whether so many seconds have gone by since now."""
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() > until
+
+
+def receive(sock: socket.socket, late: Callable[[], bool] = lambda: False):
+    """The next value. Broken if it is not complete before it is `late`, or not in the form that plain_values writes."""
+    (size,) = LENGTH.unpack(_exactly(sock, LENGTH.size, late))
     if size > LARGEST:
         raise Broken(f"a message of {size:,} bytes; at most {LARGEST:,} are taken")
     try:
-        return plain_values.load(bytes(_exactly(sock, size, until)))
+        return plain_values.load(bytes(_exactly(sock, size, late)))
     except ValueError as error:
         raise Broken(str(error)) from error
 
 
-def _exactly(sock: socket.socket, count: int, until: float | None) -> bytearray:
+def _exactly(sock: socket.socket, count: int, late: Callable[[], bool]) -> bytearray:
     got = bytearray()
     while len(got) < count:
-        left = None if until is None else until - time.monotonic()
-        if left is not None and left <= 0:
+        if late():
             raise Broken("it took too long")
-        sock.settimeout(left)
+        if not select.select([sock], [], [], LOOK_SECONDS)[0]:
+            continue
         try:
             part = sock.recv(min(CHUNK, count - len(got)))
-        except TimeoutError as error:
-            raise Broken("it took too long") from error
         except OSError as error:
             raise Broken(f"it is gone: {error}") from error
         if not part:

@@ -1,14 +1,17 @@
 """Who handed in what: notebooks in a folder, in a folder for each student, or in a zip as Canvas and Moodle export it."""
 
+import csv
 import errno
 import hashlib
+import io
 import json
 import os
 import re
 import stat
 import unicodedata
 import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,15 +19,18 @@ from utils.course.grading.submission import LARGEST
 from utils.course.notebooks.lab import Lab
 
 MOST_FILES = 100_000
-MOST_OF_ONE = 50  # notebooks read per student
+MOST_OF_ONE = 50  # notebooks read per student, of LARGEST bytes together
+LONGEST_NAME = 120  # bytes of a student's name in the name of a file
 IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
+NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
-MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_\w+?_?")
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_\w+?_(?P<rest>.*)")
+NOTHING = "no notebook was handed in"
 
 
 @dataclass(frozen=True)
 class Handed:
-    """One notebook of one student. `id` is the student's number in the LMS, "" if the file's name has none."""
+    """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none."""
 
     student: str
     id: str
@@ -51,22 +57,63 @@ class Work:
         return file_name(self.student)
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A student of the class list."""
+
+    student: str
+    id: str
+
+
 def file_name(student: str) -> str:
+    """A file name for the student. A name that is no file name gets a hash, and so does one that looks as if it had one."""
     plain = unicodedata.normalize("NFC", student)
-    safe = re.sub(r"[^\w.-]+", "_", plain).strip("._")[:80]
-    return (
-        safe
-        if safe == student
-        else f"{safe or 'student'}-{hashlib.sha256(student.encode(errors='surrogatepass')).hexdigest()[:8]}"
-    )
+    safe = re.sub(r"[^\w.-]+", "_", plain).strip("._").encode()[:LONGEST_NAME].decode(errors="ignore")
+    if safe == student and not re.search(r"-[0-9a-f]{8}$", safe):
+        return safe
+    return f"{safe or 'student'}-{hashlib.sha256(student.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def class_list(path: Path) -> list[Listed]:
+    """The students of a CSV file with a column `student` and, where the LMS numbers them, a column `id`.
+
+    The gradebook that Canvas exports has these columns. Raises ValueError for another file.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"the class list {path} cannot be read: {error}") from error
+    lower = [{(name or "").strip().lower(): value or "" for name, value in row.items() if name} for row in rows]
+    if not lower or "student" not in lower[0]:
+        raise ValueError(f"the class list {path} needs a line of headings with `student`, and a line for each student")
+    listed = [Listed(row["student"].strip(), row.get("id", "").strip()) for row in lower]
+    return [
+        each for each in listed if each.student and each.student.lower() not in ("points possible", "student, test")
+    ]
+
+
+def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
+    """Those of the class list of whom there is nothing, by number where both have one, else by name."""
+    works = list(works)
+    ids, names = {work.id for work in works if work.id}, {_plain(work.student) for work in works}
+    return [each for each in listed if each.id not in ids and _plain(each.student) not in names]
+
+
+def _plain(name: str) -> str:
+    """A name as Canvas writes it in the name of a file, without spaces, signs and capitals, whatever comes first."""
+    letters = re.split(r"[\W_]+", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(sorted("".join(letters)))
 
 
 def works(source: Path, labs: list[Lab]) -> list[Work]:
-    """One Work for each student and lab of which something was handed in, by student. Raises ValueError if nothing was."""
+    """One Work for each student and lab of which something was handed in, by student.
+
+    Raises ValueError if nothing was, and where two students have one number or one file name.
+    """
     if not source.exists():
         raise ValueError(f"no such folder or zip: {source}")
     handed = list(_handed(source))
-    if not any(file.name.endswith(".ipynb") for file in handed):
+    if not any(_is_notebook(file.name) for file in handed):
         raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
     ids: dict[str, set[str]] = {}
     for file in handed:
@@ -75,75 +122,161 @@ def works(source: Path, labs: list[Lab]) -> list[Work]:
     for file in handed:
         shared = len(ids[file.student]) > 1  # two students with the same name
         by_student.setdefault(f"{file.student} ({file.id})" if shared and file.id else file.student, []).append(file)
-    found = [
-        _chosen(student, files, lab, alone=len(labs) == 1)
-        for student, files in sorted(by_student.items())
-        for lab in labs
-    ]
-    found = [work for work in found if work is not None]
+    _refuse_shared(by_student)
+    found = [work for student, files in sorted(by_student.items()) for work in _chosen(student, files, labs)]
     if not found:
         raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
     return found
 
 
+def _refuse_shared(by_student: dict[str, list[Handed]]) -> None:
+    for what, of in (
+        ("number", lambda student, files: next((file.id for file in files if file.id), "")),
+        ("file name", lambda student, files: file_name(student).casefold()),
+    ):
+        first: dict[str, str] = {}
+        for student, files in by_student.items():
+            if (value := of(student, files)) and first.setdefault(value, student) != student:
+                raise ValueError(
+                    f"{first[value]!r} and {student!r} have the same {what}, {value!r}: rename the files of one of them "
+                    f"({by_student[first[value]][0].name}; {files[0].name})"
+                )
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(NOTEBOOKS)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith("._") or name in ("__MACOSX", ".DS_Store", ".git", ".ipynb_checkpoints")
+
+
 def _handed(source: Path) -> Iterator[Handed]:
     if source.is_file():
-        yield from _in_zip(source, None)
+        yield from _in_export(source)
         return
-    for path in sorted(source.iterdir()):
-        if path.name.startswith(("._", "__MACOSX")):
-            continue
+    paths = [path for path in sorted(source.iterdir()) if not _hidden(path.name)]
+    style = _style([path.name for path in paths])
+    for path in paths:
+        student, number = _who(path.name if path.is_dir() else _stem(path.name), style)
         if path.is_dir() and not path.is_symlink():
-            yield from _in_folder(path, source) if not path.name.startswith(".") else ()
-        elif path.suffix == ".zip":
-            yield from _in_zip(path, path.stem)
-        elif path.suffix == ".ipynb":
-            student, number = _who(path.stem)
+            yield from _in_folder(path, source, student, number)
+        elif path.suffix.lower() == ".zip":
+            yield from _in_zip(path.name, _opener(path), student, number)
+        elif _is_notebook(path.name):
             yield Handed(student, number, path.name, lambda path=path: _file(path))
+        elif number:
+            yield _without_notebook(student, number, path.name)
 
 
-def _in_folder(folder: Path, source: Path) -> Iterator[Handed]:
+def _stem(name: str) -> str:
+    """Without the ending of a notebook or a zip."""
+    return re.sub(r"\.(ipynb(\.txt|\.json)?|zip)$", "", name, flags=re.I)
+
+
+def _style(names: list[str]) -> re.Pattern | None:
+    """How the entries of one export are named: as most of them are. A student chooses only a part of one's own name."""
+    styles = [next((style for style in (CANVAS, MOODLE) if style.fullmatch(name)), None) for name in names]
+    matches = Counter(style for style in styles if style)
+    return matches.most_common(1)[0][0] if matches else None
+
+
+def _who(name: str, style: re.Pattern | None) -> tuple[str, str]:
+    """(student, number in the LMS) from the name of a file or folder of an export in this style."""
+    match = style.fullmatch(name) if style else None
+    return (match["name"], match["id"]) if match else (name, "")
+
+
+def _without_notebook(student: str, number: str, name: str) -> Handed:
+    return Handed(student, number, name, lambda: _refused(f"{NOTHING}, but {name}"))
+
+
+def _in_folder(folder: Path, source: Path, student: str, number: str) -> Iterator[Handed]:
     """The notebooks in one student's folder; without one, an entry that says so."""
-    student, number = _who(folder.name)
-    found = False
+    found, other = False, ""
     for file in sorted(folder.rglob("*")):
-        if file.is_dir() or ".ipynb_checkpoints" in file.parts or file.suffix not in (".zip", ".ipynb"):
+        if file.is_dir() or ".ipynb_checkpoints" in file.parts or file.name.startswith("._"):
+            continue
+        name = str(file.relative_to(source))
+        if file.suffix.lower() == ".zip":
+            yield from _in_zip(name, _opener(file), student, number)
+        elif _is_notebook(file.name):
+            yield Handed(student, number, name, lambda file=file: _file(file))
+        else:
+            other = other or name
             continue
         found = True
-        if file.suffix == ".zip":
-            yield from _in_zip(file, student, number)
-        else:
-            yield Handed(student, number, str(file.relative_to(source)), lambda file=file: _file(file))
     if not found:
-        yield Handed(student, number, folder.name, lambda: _refused("no notebook was handed in"))
+        yield _without_notebook(student, number, other or "an empty folder")
 
 
-def _in_zip(path: Path, student: str | None, number: str = "") -> Iterator[Handed]:
-    """The notebooks of a zip: of `student`, or of the students named by its folders and files."""
-    try:
-        if not path.is_file() or (path.is_symlink() and student):
+def _opener(path: Path) -> Callable[[], zipfile.ZipFile]:
+    def opened() -> zipfile.ZipFile:
+        if not path.is_file() or path.is_symlink():
             _refused("a link or a device, not a file")
-        members = zipfile.ZipFile(path).infolist()
+        return zipfile.ZipFile(path)
+
+    return opened
+
+
+def _in_export(path: Path) -> Iterator[Handed]:
+    """The students of a zip, by its folders and files."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is neither a folder nor a zip: {error}") from error
+    with archive:
+        members = [member for member in archive.infolist()[:MOST_FILES] if not member.is_dir()]
+    parts = [(member, PurePosixPath(member.filename).parts) for member in members]
+    parts = [(member, inside) for member, inside in parts if not any(map(_hidden, inside))]
+    if len({inside[0] for _, inside in parts}) == 1 and (
+        any(len(inside) > 2 for _, inside in parts) or parts[0][1][0] in ("submissions", path.stem)
+    ):
+        parts = [(member, inside[1:]) for member, inside in parts if len(inside) > 1]  # the zip of a folder
+    style = _style(list(dict.fromkeys(inside[0] for _, inside in parts)))
+    owners: dict[tuple[str, str], list] = {}
+    for member, inside in parts:
+        owners.setdefault(_who(inside[0] if len(inside) > 1 else _stem(inside[0]), style), []).append((member, inside))
+    for (student, number), files in owners.items():
+        found = False
+        for member, inside in files:
+            name = f"{path.name}/{member.filename}"
+            if inside[-1].lower().endswith(".zip"):
+                opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_member(path, member)))  # noqa: E731
+                yield from _in_zip(name, opened, student, number)
+            elif _is_notebook(inside[-1]):
+                yield Handed(student, number, name, lambda member=member: _member(path, member))
+            else:
+                continue
+            found = True
+        if not found and (number or len(files[0][1]) > 1):
+            yield _without_notebook(student, number, files[0][0].filename)
+
+
+def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str) -> Iterator[Handed]:
+    """The notebooks of one student's zip."""
+    try:
+        with opened() as archive:
+            members = archive.infolist()
     except Exception as error:  # an invalid zip can raise any exception
         message = f"the zip cannot be read ({error})"
-        yield Handed(student or path.stem, number, path.name, lambda: _refused(message))
+        yield Handed(student, number, name, lambda: _refused(message))
         return
     found = False
     for member in members[:MOST_FILES]:
         inside = PurePosixPath(member.filename)
-        if inside.suffix != ".ipynb" or member.is_dir() or {"__MACOSX", ".ipynb_checkpoints"} & set(inside.parts):
+        if not _is_notebook(inside.name) or member.is_dir() or any(map(_hidden, inside.parts)):
             continue
         found = True
-        who, known = (student, number) if student else _who(inside.parts[0] if len(inside.parts) > 1 else inside.stem)
-        yield Handed(who, known, f"{path.name}/{member.filename}", lambda member=member: _member(path, member))
-    if student and not found:
-        yield Handed(student, number, path.name, lambda: _refused("no notebook is in the zip"))
+        yield Handed(student, number, f"{name}/{member.filename}", lambda member=member: _member(None, member, opened))
+    if not found:
+        yield Handed(student, number, name, lambda: _refused("no notebook is in the zip"))
 
 
-def _member(path: Path, member: zipfile.ZipInfo) -> bytes:
+def _member(path: Path | None, member: zipfile.ZipInfo, opened: Callable[[], zipfile.ZipFile] | None = None) -> bytes:
     """At most LARGEST + 1 bytes of it, whatever size it claims."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        with opened() if opened else zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             return stream.read(LARGEST + 1)
     except Exception as error:  # packed bytes can be wrong in many ways
         return _refused(f"the file cannot be unpacked ({error})")
@@ -162,42 +295,49 @@ def _refused(message: str) -> bytes:
     raise ValueError(message)
 
 
-def _who(name: str) -> tuple[str, str]:
-    """(student, number in the LMS) from the name of a file or folder."""
-    for pattern in (MOODLE, CANVAS):
-        if match := pattern.fullmatch(name):
-            return match["name"], match["id"]
-    return name, ""
+@dataclass(frozen=True)
+class Looked:
+    """What a file is: its likeness to each lab, its digest, and what is wrong with reading it."""
+
+    likeness: tuple[float, ...]
+    digest: str
+    problem: str
 
 
-def _chosen(student: str, files: list[Handed], lab: Lab, alone: bool) -> Work | None:
-    """The file for this lab, by the ids of its cells or by its name; any file if only one lab is graded."""
+def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
+    """The file for each lab, by the ids of its cells or by its name; any file if only one lab is graded."""
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
-    looked = [_looked_at(file, lab) for file in files]
-    best = max(range(len(files)), key=lambda index: looked[index][0])
-    likeness, digest, problem = looked[best]
-    if likeness < IS_THIS_LABS and not alone:
-        return None
-    file = files[best]
-    others = [
-        each for each, (score, _, _) in zip(files, looked, strict=True) if each is not file and score >= IS_THIS_LABS
-    ]
-    notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
-    if unread:
-        notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
-    return Work(student, number, lab, file.name, digest, file.read, notes, problem)
+    looked, left = [], LARGEST
+    for file in files:
+        looked.append(_looked_at(file, labs, left))
+        left -= looked[-1][1]
+    for which, lab in enumerate(labs):
+        best = max(range(len(files)), key=lambda index: looked[index][0].likeness[which])
+        about = looked[best][0]
+        if about.likeness[which] < IS_THIS_LABS and len(labs) > 1:
+            continue
+        file = files[best]
+        others = [
+            each
+            for each, (other, _) in zip(files, looked, strict=True)
+            if each is not file and other.likeness[which] >= IS_THIS_LABS
+        ]
+        notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
+        if unread:
+            notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
+        yield Work(student, number, lab, file.name, about.digest, file.read, notes, about.problem)
 
 
-def _looked_at(file: Handed, lab: Lab) -> tuple[float, str, str]:
-    """(likeness, digest, problem with reading it)."""
+def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
+    """What it is, and how many bytes were read. left: how many of this student may still be."""
     raw, problem = b"", ""
     try:
-        raw = file.read()
+        raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    likeness = _likeness(raw, file.name, lab) - bool(problem) / 4  # prefer a readable file
-    return likeness, hashlib.sha256(raw).hexdigest(), problem
+    likeness = tuple(_likeness(raw, file.name, lab) - bool(problem) / 4 for lab in labs)  # prefer a readable file
+    return Looked(likeness, hashlib.sha256(raw).hexdigest(), problem), len(raw)
 
 
 def _likeness(raw: bytes, name: str, lab: Lab) -> float:

@@ -1,39 +1,40 @@
 """Sandbox for a student's process: limits what it may read, write, start, use and reach. Linux; each layer best effort.
 
-`unshared` gives it process numbers, a network (an empty one), shared memory and mounts of its own; `locked_in` takes the
-rest away. Both return the state of each layer, "on" or the reason why not, which the gradebook records.
+`unshared` gives it process numbers, a network (an empty one), shared memory and mounts of its own; `root_of_its_own` a file
+system with nothing but what it needs; `locked_in` takes the rest away. They tell the state of each layer, "on" or the reason
+why not, which the gradebook records.
 """
 
 import ctypes
-import errno
 import os
 import resource
 import signal
-import socket
-import stat
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-try:
-    import pyseccomp
-except (ImportError, RuntimeError, OSError) as error:  # not installed; or it does not find libseccomp.so.2
-    pyseccomp, NO_SECCOMP = None, f"not available: {error} (apt-get install libseccomp2, pip install pyseccomp)"
+from utils.course.grading.system_calls import ON, refuse_the_rest
 
-ON = "on"
 LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "calls", "limits")
-ISOLATING = ("files", "network")  # without these a submission can read private files or use the network
+ISOLATING = (
+    "files",
+    "network",
+    "signals",
+)  # without these a submission can reach private files, others, or the network
 PORT_RIGHTS_FROM, SCOPES_FROM = 4, 6  # Landlock's ABI versions
 
 # The system calls that Python has no name for, by number: these have the same on x86-64 and on ARM64.
-LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+MOUNT_SETATTR, LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 442, 444, 445, 446
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
+MNT_DETACH = 2
+AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
 
 # Landlock's rights over files, by bit: execute 0, write 1, read 2, list 3, … make, remove, link, truncate 14, ioctl 15.
 READ = 0b1101
@@ -41,153 +42,211 @@ FILE_ONLY = (
     0b1100_0000_0000_0111  # the rights that a file, not a folder, can be given: execute, write, read, truncate, ioctl
 )
 RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # number of rights; 16 from version 5 on
-
-# System calls that no lab needs, and why they are refused.
-REFUSED = (
-    "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd",  # access to other processes
-    "memfd_create", "memfd_secret",  # memory that no limit counts
-    "shmget", "msgget", "semget", "mq_open", "add_key", "request_key", "keyctl",  # objects that outlive a process
-    "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd",  # other ways in
-    "unshare", "setns", "mount", "umount2", "pivot_root", "chroot",  # namespaces and mounts
-    "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",  # mounts, the newer calls
-)  # fmt: skip
-NAMESPACES = tuple(
-    1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)
-)  # flags of clone: mounts, cgroup, UTS, IPC, user, …
 MOST_FILES = 20_000  # of one submission at a time
 
-DEVICES = ((Path("/dev/null"), FILE_ONLY), (Path("/dev/zero"), READ), (Path("/dev/urandom"), READ))
+DEVICES = (
+    (Path("/dev/null"), FILE_ONLY),
+    (Path("/dev/zero"), READ),
+    (Path("/dev/random"), READ),
+    (Path("/dev/urandom"), READ),
+)
+LINKS_OF_ROOT = ("bin", "sbin", "lib", "lib32", "lib64")  # into /usr, on most systems
+SCRATCH = (Path("/tmp"), Path("/dev/shm"))  # that programs expect to be able to write to
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one submission: seconds of CPU time, bytes of memory, of a file and of all, processes, open files."""
+    """Limits of one submission: seconds of CPU time, bytes of memory, of a file and of all, processes, open files.
+
+    The precompiled header of torch.compile takes 100 MB.
+    """
 
     cpu: int = 120
     memory: int = 4 << 30
-    file_bytes: int = 64 << 20
-    disk: int = 256 << 20
+    file_bytes: int = 256 << 20
+    disk: int = 512 << 20
     processes: int = 64
     files: int = 256
 
 
-def unshared() -> dict[str, str]:
+def unshared() -> None:
     """Leave the namespaces of the caller: processes, network, shared memory, mounts. The next fork is process 1 of the new.
 
-    An ordinary user gets a user namespace with it and keeps its number. Where the kernel denies it, nothing changes.
+    An ordinary user gets a user namespace with it and keeps its number. OSError where the system does not grant it; the
+    process may then have lost its user's number: ask `namespaces_denied` first.
     """
     flags = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS
     user, group = os.getuid(), os.getgid()
-    problem = _problem(libc.unshare(flags)) if user == 0 else "not root"
-    if problem:
-        problem = _problem(libc.unshare(flags | CLONE_NEWUSER))
-        if problem:
-            return {"namespaces": problem}
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    return {"namespaces": ON}
+    if user == 0 and libc.unshare(flags) == 0:
+        return
+    _done(libc.unshare(flags | CLONE_NEWUSER))
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def mounts_of_its_own(
-    work: Path, hidden: Sequence[Path], needed: Sequence[Path], sockets: Sequence[Path], limits: Limits
-) -> str:
-    """Process 1 of a new namespace: its own /proc and /dev/shm, `hidden` folders empty, `sockets` of others out of reach.
+def namespaces_denied() -> str:
+    """Why a process that is started here cannot have namespaces of its own; "" if it can. A child of this one tries it.
 
-    `work` becomes a file system of limits.disk bytes that is gone with the process, however deep or hidden its files are.
-    If this is root, about to become another user, a folder that only root may enter is replaced by one that has nothing
-    but what is `needed` of it, such as an interpreter in root's home.
+    Some systems (Ubuntu since 23.10) let an ordinary user leave its namespaces, and then deny the map of its number.
     """
-    safe = MS_NOSUID | MS_NODEV
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            unshared()
+            _done(libc.mount(b"none", b"/", b"", MS_REC | MS_PRIVATE, b""))
+        except OSError as error:
+            os.write(theirs, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as said:
+        problem = said.read().decode(errors="replace")
+    os.waitpid(pid, 0)
+    return problem
+
+
+def root_of_its_own(work: Path, readable: Sequence[Path], hidden: Sequence[Path], limits: Limits) -> str:
+    """Make a new file system the root of this process's mount namespace. It has what is `readable`, which nobody can change
+    there, without the folders in `hidden`; and scratch folders. "on", or why the root is still the old one.
+
+    This process is the first of its namespace of processes. What it writes, in `work` or elsewhere, takes at most
+    limits.disk bytes of memory, and is gone with the process.
+    """
     try:
         _mount("none", Path("/"), "", MS_REC | MS_PRIVATE)
-        _mount("tmpfs", Path("/dev/shm"), "tmpfs", safe, f"size={limits.file_bytes},nr_inodes={MOST_FILES}")
-        _mount("proc", Path("/proc"), "proc", safe | MS_NOEXEC)
-        if os.getuid() == 0:
-            _replace_private_folders((*needed, work))
-        for folder in hidden:
-            if folder.is_dir() and not work.is_relative_to(folder):
-                _mount("tmpfs", folder, "tmpfs", safe | MS_NOEXEC | MS_RDONLY, "size=4k")
-        for path in sockets:
-            if _is_socket(path):
-                _mount("/dev/null", path, "", MS_BIND)
-        _mount("tmpfs", work, "tmpfs", safe, f"size={limits.disk},nr_inodes={MOST_FILES},mode=700")
+        _mount("tmpfs", work, "tmpfs", MS_NOSUID | MS_NODEV, f"size={limits.disk},nr_inodes={MOST_FILES},mode=755")
     except OSError as error:
+        return str(error)
+    try:
+        _furnish(work, work, readable, hidden)
+        os.chdir(work)
+        _done(libc.pivot_root(b".", b"."), "pivot_root")
+        _done(libc.umount2(b".", MNT_DETACH), "leaving the old root")
+        os.chdir("/")
+    except OSError as error:
+        libc.umount2(os.fsencode(work), MNT_DETACH)
         return str(error)
     return ON
 
 
-def _replace_private_folders(needed: Sequence[Path]) -> None:
-    inside: dict[Path, list[Path]] = {}
-    for path in needed:
-        private = next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
-        if private:
-            inside.setdefault(private, []).append(path)
-    for private, paths in inside.items():
-        held = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths]
-        _mount("tmpfs", private, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-        for path, handle in zip(paths, held, strict=True):
-            path.mkdir(parents=True)
-            _mount(f"/proc/self/fd/{handle}", path, "", MS_BIND | MS_REC)
-            os.close(handle)
+def _furnish(new: Path, work: Path, readable: Sequence[Path], hidden: Sequence[Path]) -> None:
+    """Fill the new root; `new` is where it still hangs in the old one, and paths are those of the old one."""
+
+    def there(path: Path) -> Path:
+        return new / path.relative_to("/")
+
+    def show(path: Path) -> None:
+        target = there(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
+        _mount(str(path), target, "", MS_BIND | MS_REC)
+        _set_attributes(target, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID)
+
+    real = sorted({path.resolve() for path in readable if path.exists()})
+    top = [path for path in real if not any(path.is_relative_to(other) for other in real if other != path)]
+    for path in top:
+        show(path)
+    covered = [path for path in hidden if path.is_dir() and any(path.is_relative_to(shown) for shown in top)]
+    for path in covered:
+        _mount("tmpfs", there(path), "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=755")
+    for path in real:
+        if any(path.is_relative_to(folder) for folder in covered):
+            show(path)
+    for path in covered:
+        _set_attributes(there(path), MOUNT_ATTR_RDONLY)
+    for path in (*(Path("/", name) for name in LINKS_OF_ROOT), *readable):
+        if path.is_symlink() and not os.path.lexists(there(path)):
+            there(path).parent.mkdir(parents=True, exist_ok=True)
+            there(path).symlink_to(os.readlink(path))
+    for path in (*SCRATCH, Path("/proc")):
+        there(path).mkdir(parents=True, exist_ok=True)
+    for path in SCRATCH:
+        there(path).chmod(0o1777)
+    for device, _ in DEVICES:
+        there(device).touch()
+        _mount(str(device), there(device), "", MS_BIND)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        there(Path("/dev", name)).symlink_to(f"/proc/self/fd/{number}")
+    there(Path("/dev/fd")).symlink_to("/proc/self/fd")
+    there(work).mkdir(parents=True, exist_ok=True)
+    there(work).chmod(0o700)
+    _mount("proc", there(Path("/proc")), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") -> None:
-    if libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode()) < 0:
+    status = libc.mount(os.fsencode(source), os.fsencode(target), kind.encode(), flags, options.encode())
+    _done(status, f"mounting {target}")
+
+
+def _set_attributes(target: Path, attributes: int) -> None:
+    """Of the mount and those below it. Needs Linux 5.12."""
+    asked = struct.pack("4Q", attributes, 0, 0, 0)
+    status = libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(target), AT_RECURSIVE, asked, len(asked))
+    _done(status, f"making {target} unchangeable")
+
+
+def _done(status: int, what: str = "") -> None:
+    """OSError if the last system call failed."""
+    if status < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{os.strerror(number)} (mounting {target})")
-
-
-def open_sockets() -> list[Path]:
-    """The sockets in the file system with a listener on this machine, such as a desktop's message bus."""
-    try:
-        lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
-    except OSError:
-        return []
-    named = {line.partition(" /")[2] for line in lines if " /" in line}
-    return [Path(f"/{name}") for name in sorted(named)]
+        raise OSError(number, os.strerror(number) + f" ({what})" * bool(what))
 
 
 def locked_in(
-    work: Path, readable: Sequence[Path], limits: Limits, user: int, writable: Sequence[Path] = ()
+    work: Path, readable: Sequence[Path], limits: Limits, user: int, *, namespaces: str, mounts: str
 ) -> dict[str, str]:
     """Drop root, capabilities, TCP, system calls that no lab needs and sockets of other networks; apply `limits`; allow only
-    `readable` files, and writing in `work` and `writable`.
+    `readable` files, and writing in `work` and scratch folders of its own.
 
-    user: the user to become, if this is root. Neither this process nor its children can undo any of it.
+    user: the user to become, if this is root. namespaces, mounts: the state of these layers. Neither this process nor its
+    children can undo any of it.
     """
-    states = {"user": _become(user, work)}
-    states["limits"] = _limited(limits)
+    was_root, mounted = os.getuid() == 0, mounts == ON
+    states = {"namespaces": namespaces, "mounts": mounts, "user": _become(user, work)}
+    # Where it has no namespace of its own, the kernel counts all processes of its user, such as those of a desktop.
+    states["limits"] = _limited(limits, 0 if namespaces == ON or was_root else processes_of(os.getuid()))
     _drop_capabilities()
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    states |= _landlocked((work, *writable), readable)
-    states["calls"] = _filtered()
+    # A root of its own has nothing that is not to be read.
+    states |= _landlocked((work, *SCRATCH) if mounted else (work,), (Path("/"),) if mounted else readable)
+    alone = namespaces == ON or states["signals"] == ON or (was_root and states["user"] == ON)
+    die_with_parent()  # the change of user has reset this, and the filter refuses it
+    states["calls"] = refuse_the_rest(mounted, alone)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of the same user may look into this one
+    states["signals"] = ON if alone or states["calls"] == ON else states["signals"]
+    states["network"] = network_of(states)
     return states
 
 
-def _is_socket(path: Path) -> bool:
-    try:
-        return stat.S_ISSOCK(path.lstat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
-def network_of(states: dict[str, str], sockets: Sequence[Path]) -> str:
-    """The state of network isolation, from the states of the layers: "on", or what the process can still reach."""
-    if reached := [str(path) for path in sockets if _is_socket(path) and os.access(path, os.W_OK)]:
-        return f"{reached[0]} answers whoever asks" + f", and {len(reached) - 1} more" * (len(reached) > 1)
-    if ON in (states["namespaces"], states["calls"]):
+def network_of(states: dict[str, str]) -> str:
+    """The state of the network, from those of the layers: "on", or what the process can still reach."""
+    if states["mounts"] == ON:
         return ON
+    if states["namespaces"] == ON or states["calls"] == ON:
+        return "sockets in the file system answer whom their modes allow: no mounts of its own"
     return "UDP is open" if states["network"] == ON else states["network"]
 
 
 def files_of(states: dict[str, str], readable: Sequence[Path], hidden: Sequence[Path]) -> str:
-    """The same for files: a hidden folder must not be inside a readable one, unless it is mounted over."""
+    """The state of files: where there is no root of its own, Landlock, which cannot hide a folder inside a readable one."""
+    if states["mounts"] == ON:
+        return ON
     inside = [path for path in hidden if any(path.is_relative_to(folder) for folder in readable)]
-    return f"{inside[0]} lies in what it may read" if inside and states["mounts"] != ON else states["files"]
+    return f"{inside[0]} lies in what it may read" if inside else states["files"]
+
+
+def processes_of(user: int) -> int:
+    """How many processes and threads this user has."""
+    count = 0
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == user:
+                count += len(os.listdir(f"/proc/{pid}/task"))
+    return count
 
 
 def die_with_parent() -> None:
@@ -219,12 +278,12 @@ def _become(user: int, work: Path) -> str:
     return ON
 
 
-def _limited(limits: Limits) -> str:
+def _limited(limits: Limits, others: int) -> str:
     wanted = {
         resource.RLIMIT_CPU: limits.cpu,
         resource.RLIMIT_AS: limits.memory,
         resource.RLIMIT_FSIZE: limits.file_bytes,
-        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_NPROC: limits.processes + others,
         resource.RLIMIT_NOFILE: limits.files,
         resource.RLIMIT_CORE: 0,
     }
@@ -242,42 +301,6 @@ def _drop_capabilities() -> None:
     """Drop all capabilities of the user namespace, in which an ordinary user is root."""
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
     libc.capset(header, bytes(24))
-
-
-def _system_call_filter() -> "pyseccomp.SyscallFilter | str":
-    """A seccomp filter that refuses REFUSED, new namespaces and sockets but AF_UNIX; or a text that says why not."""
-    if pyseccomp is None:
-        return NO_SECCOMP
-    refuse = pyseccomp.ERRNO(errno.EPERM)
-    unknown = [name for name in (*REFUSED, "clone3") if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) == -1]
-    if unknown:
-        return f"not available: libseccomp does not know {', '.join(unknown)} (install 2.5.2 or newer)"
-    calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    calls.set_attr(pyseccomp.Attr.ACT_BADARCH, refuse)  # numbers of another ABI: 32-bit, x32
-    for name in REFUSED:
-        calls.add_rule(refuse, name)
-    for flag in NAMESPACES:
-        calls.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
-    # The flags of clone3 are in memory, which no filter can read: report it as missing, so that libc uses clone.
-    calls.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-    # Programs such as ZeroMQ work without a kind of socket that is not supported.
-    other_family = pyseccomp.Arg(0, pyseccomp.NE, socket.AF_UNIX)
-    calls.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), "socket", other_family)
-    return calls
-
-
-CALLS = _system_call_filter()  # made once, in the clean process: a worker only loads it
-
-
-def _filtered() -> str:
-    """Load the filter of system calls, for good."""
-    if isinstance(CALLS, str):
-        return CALLS
-    try:
-        CALLS.load()
-    except OSError as error:
-        return str(error)
-    return ON
 
 
 def _landlocked(writable: Sequence[Path], readable: Sequence[Path]) -> dict[str, str]:

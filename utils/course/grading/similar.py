@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
+from utils.course.grading.submission import python_of
 from utils.course.notebooks.lab import Lab
 
 ALIKE = 0.6  # of the weight that either has
@@ -29,13 +30,13 @@ class Pair:
 
 def alike(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
     """The pairs of `codes` (student -> task -> source) that are similar, the most similar first."""
-    given = set().union(*(_statements(task.starter) for task in lab.tasks))
+    given = set().union(*(statements(task.starter) for task in lab.tasks))
     written: dict[str, dict[str, tuple[int, str]]] = {}
     for student, by_task in codes.items():
         own = {
             mark: (size, task)
             for task, source in by_task.items()
-            for mark, size in _statements(source).items()
+            for mark, size in statements(source).items()
             if mark not in given
         }
         if sum(size for size, _ in own.values()) >= SMALLEST:
@@ -60,10 +61,10 @@ def _pair(first: str, second: str, written: dict, rare: set[str]) -> Pair:
     return Pair(first, second, share, tuple(sorted({one[mark][1] for mark in shared})))
 
 
-def _statements(source: str) -> dict[str, int]:
+def statements(source: str) -> dict[str, int]:
     """hash -> number of nodes, of each simple statement and of each head of a compound one."""
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(python_of(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found = {}
@@ -84,7 +85,7 @@ def _kinds(statement: ast.stmt) -> list[str]:
         if isinstance(node, ast.Attribute):
             detail = node.attr
         elif isinstance(node, ast.Constant):
-            detail = repr(node.value)[:40]
+            detail = hex(node.value)[:40] if isinstance(node.value, int) else repr(node.value)[:40]
         kinds.append(f"{type(node).__name__}:{detail}")
         todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt | ast.expr_context)]
     return kinds

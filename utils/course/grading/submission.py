@@ -16,13 +16,15 @@ LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
 LONGEST_WITH_MAGICS = 100_000
-FIRST = ("parameters", "setup")  # of the lab's own cells: they run before all of the student's
-EXPECTING = {"expect", "expect_close", "expect_equal", "expect_raises"}
+PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
+INJECTED = "given-injected-parameters"
+ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
 
 
 @dataclass(frozen=True)
 class Submission:
-    """cells: (id, source) of what is run, in order. code: task name -> the student's own text of it, "" if not found.
+    """cells: (id, source) of what is run, in order, as IPython reads it. code: task name -> the student's own text of it, ""
+    if not found; under ELSEWHERE all that stands in cells of the student's own.
 
     given: id -> names that this cell, one of the lab's own, defines: questions find these, whatever was done to them later.
     """
@@ -47,23 +49,23 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     hashes = {source_hash(cell.source): cell.id for cell in lab.book.code}
     matched: list[tuple[str, str]] = []
     for name, source in cells:
-        given = name if name in ours else hashes.get(source_hash(source), "")
-        if given in checks or (not given.startswith("code-") and _asks(source)):
-            if given in ours and source_hash(source) != source_hash(ours[given].source):
-                notes.append(f"{given} was changed; the lab's own was used")
+        same = hashes.get(source_hash(source), "")
+        given = name if name in ours else same
+        if same in checks or given in after:
             continue
-        if given in after:
-            continue
+        if given in checks:
+            notes.append(f"{given} was changed; points come from the lab's own")
         matched.append((given or name, source))
     twice = [name for name, count in Counter(name for name, _ in matched).items() if count > 1 and name in ours]
     notes += [f"{name} is there more than once; all were run, in order" for name in twice]
     code = {task.name: _code_of(task, matched) for task in lab.tasks}
+    own = [source for name, source in matched if name not in ours]
     notes += [f"task {name} was not found" for name, source in code.items() if not source]
     if not any(code.values()):
         raise Unreadable(f"no task of {lab.name} is in it: is it another lab's file?")
     whole = _with_what_is_given(lab, matched)
     given = {name: tuple(sorted(_defined(source))) for name, source in whole if name.startswith("given-")}
-    return Submission(tuple(whole), given, code, tuple(notes))
+    return Submission(tuple(whole), given, code | {ELSEWHERE: "\n\n".join(own)}, tuple(notes))
 
 
 def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
@@ -99,7 +101,7 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
         )
         known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
         name = name if known else f"cell-{number}"
-        found.append((name, python_of(source)))
+        found.append((name, source))
     if len(cells) > MOST_CELLS:
         notes.append(f"only its first {MOST_CELLS:,} cells were read")
     return found
@@ -135,22 +137,6 @@ def python_of(source: str) -> str:
         return source
 
 
-def _asks(source: str) -> bool:
-    """Whether a cell is a check, by what it calls: ask and an expectation, outside any function."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    calls = {
-        node.func.id
-        for statement in tree.body
-        if isinstance(statement, ast.Expr | ast.Assign | ast.For | ast.With)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    return "ask" in calls and bool(calls & EXPECTING)
-
-
 def _after_the_checks(lab: Lab) -> set[str]:
     """The lab's own cells that come when all is checked: pictures, the last run, what the student's result is."""
     last = max(check.index for task in lab.tasks for check in task.checks)
@@ -158,38 +144,74 @@ def _after_the_checks(lab: Lab) -> set[str]:
 
 
 def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
-    """The student's code for a task: the cell with its id, or else those that define the task's names."""
-    own = [source for name, source in cells if name == task.code.id]
-    if own:
-        return own[-1]
+    """The student's code for a task: the cell with its id, and all others that define or assign the task's names."""
     wanted = _defined(task.code.source)
-    return "\n\n".join(source for _, source in cells if wanted & _defined(source))
+    found = [source for name, source in cells if name == task.code.id or wanted & _defined(source)]
+    return "\n\n".join(found)
 
 
 def _defined(source: str) -> set[str]:
-    """The functions and classes that a cell defines at its top."""
+    """The names that a cell binds at its top: functions, classes, and what is assigned or imported under such a name."""
     try:
-        body = ast.parse(source).body
+        body = ast.parse(python_of(source)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set(re.findall(r"^(?:def|class)\s+(\w+)", source, re.M))
-    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        return set(re.findall(r"^(?:async def|def|class)\s+(\w+)", source, re.M))
+    found = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return found
 
 
 def _with_what_is_given(lab: Lab, cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The student's cells, with the lab's own of those that it gives: set-up first, the others before the student's.
+    """The student's cells, with the lab's own of those that it gives: parameters and set-up first, the others before theirs.
 
-    What the student left as it was runs once; of what is missing, the lab's runs before the first cell that followed it.
+    What the student left as it was runs once; of what is missing, the lab's runs before the first cell that followed it. The
+    student's values of the parameters are set before the set-up, which uses them; no code of the student's runs before it.
     """
     given = {cell.id: cell for cell in lab.others if cell.id not in _after_the_checks(lab)}
     order = [cell.id for cell in lab.book.code]
     present = {name for name, _ in cells}
+    changed = [
+        (name, source)
+        for name, source in cells
+        if name not in given or source_hash(source) != source_hash(given[name].source)
+    ]
+    whole = [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == PARAMETERS]
+    chosen, rest = _parameters(whole, "\n".join(source for name, source in changed if name == PARAMETERS))
+    whole += [(INJECTED, chosen)] * bool(chosen)
+    whole += [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == SETUP]
+    whole += [(PARAMETERS, rest)] * bool(rest)
     before: dict[str, list[Cell]] = {}
     for name, cell in given.items():
-        place = name if name in present else next((n for n in order[order.index(name) :] if n in present), "")
-        before.setdefault("" if name in FIRST else place, []).append(cell)
-    whole = [(f"given-{cell.id}", cell.source) for cell in before.pop("", [])]
+        if name not in (PARAMETERS, SETUP):
+            place = name if name in present else next((n for n in order[order.index(name) :] if n in present), "")
+            before.setdefault(place, []).append(cell)
     for name, source in cells:
         whole += [(f"given-{cell.id}", cell.source) for cell in before.pop(name, [])]
-        if name not in given or source_hash(source) != source_hash(given[name].source):
+        if name != PARAMETERS and (name, source) in changed:
             whole.append((name, source))
+    whole += [(f"given-{cell.id}", cell.source) for cell in before.pop("", [])]
     return whole
+
+
+def _parameters(given: list[tuple[str, str]], source: str) -> tuple[str, str]:
+    """(the student's values of the lab's parameters, what else stands in the student's cell). The device stays the lab's:
+    no submission sees a GPU.
+    """
+    known = set().union(*(_defined(text) for _, text in given))
+    try:
+        body = ast.parse(python_of(source)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "", source
+    chosen, rest = [], []
+    for node in body:
+        if isinstance(node, ast.Assign) and {getattr(target, "id", "") for target in node.targets} <= known:
+            if isinstance(node.value, ast.Constant) and "device" not in {target.id for target in node.targets}:
+                chosen.append(ast.unparse(node))
+        else:
+            rest.append(ast.unparse(node))
+    return "\n".join(chosen), "\n".join(rest)

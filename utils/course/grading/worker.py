@@ -21,10 +21,13 @@ import numpy as np
 import torch
 
 from utils.course.grading import protocol, sandbox
+from utils.course.grading.cells import Cells
+from utils.course.grading.clock import Clock
 from utils.lab.ask import described, evaluate
 
 LOOK_SECONDS = 0.2  # between two measurements of what a worker and its children use
-TICKS = os.sysconf("SC_CLK_TCK")
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+SOCKET_BUFFER = 212_992  # bytes that a full socket keeps in the kernel, unless its process may ask for more
 CHUNK = 1 << 20
 LONGEST_TEXT = 2_000  # characters of an exception's text that are sent
 ENVIRONMENT = {
@@ -52,8 +55,11 @@ class Cage(NamedTuple):
     result: str = ""
 
 
-def start(cage: Cage, conversation: socket.socket) -> "Keeper":
-    """Fork a keeper, which forks the worker; the worker talks over `conversation`."""
+def start(cage: Cage, conversation: socket.socket, denied: str, clock: Clock) -> "Keeper":
+    """Fork a keeper, which forks the worker; the worker talks over `conversation`, and `clock` tells how long it worked.
+
+    denied: why it gets no namespaces of its own, or "" (see sandbox.namespaces_denied).
+    """
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
     pid = os.fork()
@@ -61,7 +67,7 @@ def start(cage: Cage, conversation: socket.socket) -> "Keeper":
         theirs.close()
         return Keeper(pid, ours)
     try:  # must never return into the parent's code
-        _keep(cage, conversation, theirs)
+        _keep(cage, conversation, theirs, denied, clock)
     finally:
         os._exit(1)
 
@@ -90,60 +96,94 @@ class Keeper(NamedTuple):
             time.sleep(0.001)
 
 
-def _keep(cage: Cage, conversation: socket.socket, line: socket.socket) -> None:
+def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: str, clock: Clock) -> None:
     os.setsid()
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     _close_all_but(conversation.fileno(), line.fileno())
-    sockets = sandbox.open_sockets()
-    states = sandbox.unshared()
+    if not denied:
+        sandbox.unshared()
     outside = os.open(cage.work, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself, whatever will be mounted over it
     worker = os.fork()
     if worker == 0:
-        line.close()
-        os.close(outside)
-        _work(cage, conversation, states, sockets)
-        os._exit(0)
+        try:
+            os.setpgid(0, 0)  # a signal to its own group does not reach the keeper
+            line.close()
+            os.close(outside)
+            clock.close()
+            _work(cage, conversation, denied)
+        finally:
+            os._exit(0)
     conversation.close()
-    alone = states["namespaces"] == sandbox.ON
-    ended = os.pidfd_open(worker)
-    spent: dict[int, float] = {}
-    while not select.select([line, ended], [], [], LOOK_SECONDS)[0] and _within(
-        cage, worker if alone else os.getpid(), outside, spent
-    ):
-        pass
-    with suppress(ProcessLookupError):
-        os.kill(worker, signal.SIGKILL)
-    if alone:
-        os.waitpid(worker, 0)  # process 1 of its namespace: its children end with it
-    else:
-        _end_children()
+    try:
+        _watch(cage, worker, line, outside, denied, clock)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+        if denied:
+            _end_children()
+        else:
+            os.waitpid(worker, 0)  # process 1 of its namespace: its children end with it
     if cage.result:
         _bring_out(cage, outside)
     os._exit(0)
 
 
-def _within(cage: Cage, root: int, outside: int, spent: dict[int, float]) -> bool:
-    """Whether what the worker has started is within the limits that the kernel sets for each process alone.
+def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: str, clock: Clock) -> None:
+    """Until the worker ends, is to be ended, or uses more than it may; measures how long it is at work."""
+    ended = os.pidfd_open(worker)
+    spent: dict[int, float] = {}
+    before, seen = 0.0, time.monotonic()
+    while not select.select([line, ended], [], [], LOOK_SECONDS)[0]:
+        used = _used(os.getpid() if denied else worker, spent, own_network=not denied)
+        now = time.monotonic()
+        worked = max(0.0, used.cpu - before)
+        idle = not used.runnable and worked < TICK
+        clock.add(max(worked, min(now - seen, 2 * LOOK_SECONDS) if idle else 0.0))
+        before, seen = used.cpu, now
+        mounted = os.stat(cage.work).st_dev != os.fstat(outside).st_dev  # then the mount limits its size
+        if (
+            used.memory > cage.limits.memory
+            or used.cpu > cage.limits.cpu
+            or not (mounted or _bytes_in(cage.work) <= cage.limits.disk)
+        ):
+            return
 
-    spent: process -> seconds of CPU time when it was last seen; updated.
+
+class Used(NamedTuple):
+    """Of a worker and all that it has started: bytes of memory, seconds of CPU time, and whether any of it could run."""
+
+    memory: int
+    cpu: float
+    runnable: bool
+
+
+def _used(root: int, spent: dict[int, float], own_network: bool) -> Used:
+    """The kernel limits these for each process alone, and the buffers of sockets not at all.
+
+    spent: process -> seconds of CPU time when it was last seen; updated. Read as bytes: a process may give itself any name.
     """
-    used = reaped = 0
+    memory, reaped, runnable = 0, 0.0, False
     for pid in _family(root):
         try:
-            counted = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            memory = re.findall(r"^Rss(?:Anon|Shmem):\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+            counted = _stat(f"/proc/{pid}")
+            pages = re.findall(rb"^Rss(?:Anon|Shmem):\s*(\d+) kB", Path(f"/proc/{pid}/status").read_bytes(), re.M)
+            runnable = runnable or any(_stat(entry.path)[0] in b"RD" for entry in os.scandir(f"/proc/{pid}/task"))
         except OSError:
             continue
-        spent[pid] = sum(map(int, counted[11:13])) / TICKS
-        reaped += sum(map(int, counted[13:15])) / TICKS
-        used += 1024 * sum(map(int, memory))
-    mounted = os.stat(cage.work).st_dev != os.fstat(outside).st_dev  # then the mount limits its size
-    return (
-        used <= cage.limits.memory
-        and max(sum(spent.values()), reaped) <= cage.limits.cpu
-        and (mounted or _bytes_in(cage.work) <= cage.limits.disk)
-    )
+        spent[pid] = sum(map(int, counted[11:13])) * TICK
+        reaped += sum(map(int, counted[13:15])) * TICK
+        memory += 1024 * sum(map(int, pages))
+    if own_network:
+        with suppress(OSError):
+            pid = _family(root)[0]
+            memory += SOCKET_BUFFER * (Path(f"/proc/{pid}/net/unix").read_bytes().count(b"\n") - 1)
+    return Used(memory, max(sum(spent.values()), reaped), runnable)
+
+
+def _stat(process: str) -> list[bytes]:
+    """The fields of /proc/PID/stat after the name: state, parent, …"""
+    return Path(process, "stat").read_bytes().rpartition(b")")[2].split()
 
 
 def _family(root: int) -> list[int]:
@@ -177,9 +217,21 @@ def _end_children() -> None:
 
 def _parent_of(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(_stat(f"/proc/{pid}")[1])
     except OSError:
         return 0
+
+
+def end_all_of(user: int) -> None:
+    """Kill every process of this user, of whom this must be root: what outlived its keeper, too."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setresuid(user, user, user)
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def _bytes_in(folder: Path) -> int:
@@ -215,22 +267,47 @@ def _bring_out(cage: Cage, outside: int) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of any depth and with any modes; shutil.rmtree needs an open file for each level."""
-    number = 0
-    while names := os.listdir(folder):
-        for name in names:
-            path = folder / name
-            if path.is_symlink() or not path.is_dir():
-                path.unlink()
-                continue
-            path.chmod(0o700)
-            for inner in os.listdir(path):
-                if not (path / inner).is_symlink() and (path / inner).is_dir():
-                    (path / inner).chmod(0o700)
-                number += 1
-                (path / inner).rename(folder / f"{number}.{os.getpid()}.gone")
-            path.rmdir()
-    folder.rmdir()
+    """Remove a folder of any depth and with any modes, following no link; shutil.rmtree needs an open file for each level.
+
+    What lies deep is moved up. Folders are opened, and changed through what was opened: another process may exchange names.
+    """
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        number = 0
+        while names := os.listdir(top):
+            for name in names:
+                if _unlinked(name, top):
+                    continue
+                inner = _opened(name, top)
+                for deeper in os.listdir(inner):
+                    if not _unlinked(deeper, inner):
+                        os.close(_opened(deeper, inner))
+                        number += 1
+                        os.rename(deeper, f"{number}.{os.getpid()}.gone", src_dir_fd=inner, dst_dir_fd=top)
+                os.close(inner)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(folder)
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Remove a file or a link; False for a folder."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        return False
+    return True
+
+
+def _opened(name: str, folder: int) -> int:
+    """A folder in `folder`, made readable and opened. OSError if it is a link."""
+    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{path}", 0o700)
+        return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        os.close(path)
 
 
 def _close_all_but(*kept: int) -> None:
@@ -245,22 +322,16 @@ def _close_all_but(*kept: int) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], sockets: list[Path]) -> None:
-    alone = states["namespaces"] == sandbox.ON
-    states["mounts"] = (
-        sandbox.mounts_of_its_own(cage.work, cage.hidden, cage.readable, sockets, cage.limits)
-        if alone
-        else "no namespaces"
-    )
+def _work(cage: Cage, conversation: socket.socket, denied: str) -> None:
+    mounts = denied or sandbox.root_of_its_own(cage.work, cage.readable, cage.hidden, cage.limits)
     os.environ.clear()
     os.environ.update(ENVIRONMENT | cage.environment | dict.fromkeys(("HOME", "TMPDIR"), str(cage.work)))
     os.chdir(cage.work)
     sandbox.first_to_be_killed()
-    writable = (Path("/dev/shm"),) if states["mounts"] == sandbox.ON else ()
-    states |= sandbox.locked_in(cage.work, cage.readable, cage.limits, cage.user, writable)
+    states = sandbox.locked_in(
+        cage.work, cage.readable, cage.limits, cage.user, namespaces=denied or sandbox.ON, mounts=mounts
+    )
     states["files"] = sandbox.files_of(states, cage.readable, cage.hidden)
-    states["network"] = sandbox.network_of(states, sockets)
-    sandbox.die_with_parent()  # the change of user has reset this
     if cage.command:
         os.execve(cage.command[0], cage.command, dict(os.environ))
     protocol.send(conversation, states)
@@ -268,31 +339,28 @@ def _work(cage: Cage, conversation: socket.socket, states: dict[str, str], socke
 
 
 def _serve(conversation: socket.socket) -> None:
-    namespace: dict = {"__name__": "__main__", "get_ipython": _Shell}
+    book = Cells()
     given: dict = {}  # names that the lab's own cells define, with their values
     while True:
         try:
             request = protocol.receive(conversation)
         except protocol.Broken:
             return
+        _seed(request["number"])
         if "cells" in request:
-            _seed(request["number"])
             for name, source in request["cells"]:
                 protocol.send(conversation, {"begun": name})
-                protocol.send(conversation, {"ended": name, **_answer(_run, name, source, namespace)})
-                given |= {kept: namespace[kept] for kept in request["given"].get(name, ()) if kept in namespace}
+                protocol.send(conversation, {"ended": name, **_answer(book.run, source)})
+                given |= {
+                    kept: book.namespace[kept] for kept in request["given"].get(name, ()) if kept in book.namespace
+                }
             protocol.send(conversation, {"number": request["number"]})
         else:
-            _seed(request["number"])
-            answer = _answer(evaluate, request["code"], request["inputs"], {**namespace, **given})
+            answer = _answer(evaluate, request["code"], request["inputs"], {**book.namespace, **given})
             try:
                 protocol.send(conversation, {"number": request["number"], **answer})
             except ValueError as error:
                 protocol.send(conversation, {"number": request["number"], "raised": described(error)})
-
-
-def _run(name: str, source: str, namespace: dict) -> None:
-    exec(compile(source, f"<{name}>", "exec"), namespace)
 
 
 def _answer(work: Callable, *arguments) -> dict:
@@ -305,13 +373,6 @@ def _answer(work: Callable, *arguments) -> dict:
         except BaseException:
             kinds, text = ("RuntimeError",), "an exception that cannot say what it is"
         return {"raised": (kinds[:10], str(text)[:LONGEST_TEXT])}
-
-
-class _Shell:
-    """A get_ipython() for magics and shell lines; every method says that there is no shell here."""
-
-    def __getattr__(self, name: str):
-        raise RuntimeError(f"there is no IPython where notebooks are graded: {name} does nothing here")
 
 
 def _seed(seed: int) -> None:

@@ -1,0 +1,6 @@
+# earns: 0
+# %% code-strides
+def contiguous_strides(shape):
+    import time
+    time.sleep(40)
+    return torch.empty(shape).stride()

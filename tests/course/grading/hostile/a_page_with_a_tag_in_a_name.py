@@ -1,0 +1,4 @@
+# earns: 0
+# %% code-strides
+def contiguous_strides(shape):
+    raise type("</code><script>alert(4)</script>", (ValueError,), {})("<img onerror=alert(4)>")

@@ -1,0 +1,9 @@
+# honest: strides
+# earns: 2
+# %% attack
+import sys
+sys.setprofile(lambda frame, event, arg: frame.f_locals.update(b=frame.f_locals.get("a")) if frame.f_code.co_name == "same_storage" else None)
+
+# %% code-swap
+def swapped(x, a, b):
+    return x.transpose(a, b).contiguous()

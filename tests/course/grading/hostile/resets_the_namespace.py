@@ -1,0 +1,3 @@
+# earns: 0
+# %% zz-attack
+%reset -f

@@ -1,0 +1,7 @@
+# earns: 0
+# %% code-strides
+def contiguous_strides(shape):
+    from multiprocessing import shared_memory
+    import os
+    assert os.listdir("/dev/shm"), "nobody's memory"
+    return torch.empty(shape).stride()

@@ -1,0 +1,476 @@
+"""A submission costs nobody else anything, a busy machine costs nobody points, and nothing is earned without a solution."""
+
+import ast
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+from utils.course.__main__ import main
+from utils.course.grading import feedback, gradebook, judge, protocol, sandbox, similar, worker
+from utils.course.grading import grade as grading
+from utils.course.grading.submission import ELSEWHERE, read_submission
+from utils.course.notebooks.lab import read_lab
+from utils.course.notebooks.notebook import text_of
+from utils.lab import Ask
+
+SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
+LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
+RULES = grading.Rules(seed=7)
+UNSHARES = pytest.mark.skipif(bool(sandbox.namespaces_denied()), reason="there are no namespaces of one's own here")
+
+
+def book_of(path: Path, **changes: str) -> dict:
+    """The notebook with these cells' sources; names are ids with _ for -."""
+    new = {name.replace("_", "-"): source for name, source in changes.items()}
+    book = json.loads(path.read_text())
+    return book | {"cells": [cell | {"source": new.get(cell["id"], cell["source"])} for cell in book["cells"]]}
+
+
+def hand_in(folder: Path, books: dict[str, dict]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for student, book in books.items():
+        (folder / f"{student}.ipynb").write_text(json.dumps(book))
+    return folder
+
+
+# The clock
+
+
+SPINS = """
+import socket, sys, time
+from pathlib import Path
+from utils.course.grading import clock, grade, protocol, sandbox, worker
+ours, theirs = socket.socketpair()
+cage = worker.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})
+watch = clock.Clock()
+keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), watch)
+theirs.close()
+protocol.receive(ours)
+protocol.send(ours, {"cells": [("mine", sys.argv[3])], "given": {}, "number": 1}, 600)
+assert protocol.receive(ours) == {"begun": "mine"}
+before, begun = watch.read(), time.monotonic()
+time.sleep(4)
+print(watch.read() - before, time.monotonic() - begun, flush=True)
+keeper.end()
+"""
+
+
+@pytest.mark.slow
+def test_a_busy_machine_stops_the_clock_and_a_sleep_does_not(tmp_path):
+    """One core, shared with six others: the submission gets a seventh of the time, and is told no more than that."""
+    core = {min(os.sched_getaffinity(0))}
+    told = {}
+    for name, source, others in (("busy", "while True: pass", 6), ("asleep", "import time; time.sleep(600)", 0)):
+        work = tmp_path / name
+        work.mkdir(mode=0o755)
+        spinners = [
+            subprocess.Popen(
+                [sys.executable, "-S", "-c", "while True: pass"],
+                preexec_fn=lambda: os.sched_setaffinity(0, core),
+                start_new_session=True,  # the scheduler divides by sessions
+            )
+            for _ in range(others)
+        ]
+        try:
+            line = [sys.executable, "-c", SPINS, work, str(grading.users_of(os.getpid())[0]), source]
+            done = subprocess.run(
+                line,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
+                preexec_fn=lambda: os.sched_setaffinity(0, core),
+            )
+            told[name] = tuple(map(float, done.stdout.split()))
+        finally:
+            for spinner in spinners:
+                spinner.kill()
+                spinner.wait()
+    clock, wall = told["busy"]
+    assert clock < wall / 3, "a seventh of the core, and some noise"
+    clock, wall = told["asleep"]
+    assert clock > wall / 2, "who sleeps is at work: nobody waits for ever"
+
+
+def test_what_was_lost_to_the_clock_or_to_the_grader_is_tried_again_alone(tmp_path, monkeypatch, capsys):
+    source = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)})
+    asked: list[str] = []
+    fine = {"verdicts": [], "isolation": dict.fromkeys(sandbox.LAYERS, "on")}
+
+    def answer(raw, *_):
+        asked.append(raw)
+        return {"failed": "no process could be started"} if len(asked) < 3 else fine
+
+    monkeypatch.setattr(grading, "grade_one", answer)
+    monkeypatch.setattr(grading, "try_sandbox", lambda *_: {"did": {}, "isolation": fine["isolation"]})
+    records = grading.grade(source, [LAB], tmp_path / "out", RULES, jobs=1)
+    assert len(asked) == 4 and [record["failed"] for record in records] == ["", ""]
+    asked.clear()
+    monkeypatch.setattr(grading, "grade_one", lambda *_: asked.append("") or {"failed": "the machine fell asleep"})
+    for _ in range(2):  # such a record is never taken for graded
+        records = grading.grade(source, [LAB], tmp_path / "again", RULES, jobs=1)
+        assert [record["failed"] for record in records] == ["the machine fell asleep"] * 2
+    assert len(asked) == 8 and "by the grader's own fault" in capsys.readouterr().err
+    assert "these are no zeros" in (tmp_path / "again" / "feedback" / LAB.stem / "ada.html").read_text().lower()
+
+
+# Nothing of a hidden check reaches a student
+
+
+class Tells(Ask):
+    """Raises something new with every load, as code that has seen a hidden question could."""
+
+    until, late = float("inf"), False
+
+    def __init__(self, namespace: dict):
+        super().__init__(namespace)
+        self.raised, self.skipped, self.loads = {}, {}, 0
+
+    def begin(self) -> None:
+        self.loads += 1
+        self.raised = {"code-swap": (("ValueError",), f"load {self.loads}")}
+        self.skipped[f"cell-{self.loads}"] = "left out"
+
+
+def test_what_is_told_of_the_cells_is_fixed_before_the_first_hidden_question(monkeypatch):
+    monkeypatch.setattr(judge, "_stopped_at", lambda ask: contextlib.nullcontext())
+    lab = read_lab(LAB)
+    found = judge.judge(lab, Tells({}), 1)
+    visible = len(lab.tasks)
+    assert found.raised == {"code-swap": (("ValueError",), f"load {visible}")} and len(found.skipped) == visible
+    assert [verdict.check for verdict in found.verdicts] == [check.id for task in lab.tasks for check in task.checks]
+
+
+def test_a_question_that_hands_its_seed_over_tells_nothing_of_other_checks():
+    seeds = {judge.seed_of(7, name) for name in ("check-a", "check-b", "hidden-a")} | {judge.seed_of(8, "check-a")}
+    assert len(seeds) == 4 and all(0 <= seed < 1 << 31 for seed in seeds)
+
+
+# No points without a solution
+
+
+DO_NOTHING = (
+    "None",
+    "0",
+    "0.0",
+    "1",
+    "True",
+    "()",
+    "[]",
+    "{}",
+    "''",
+    "torch.zeros(())",
+    "(0, 0)",
+    "next(iter(a), None)",
+)
+
+
+class Stubs(ast.NodeTransformer):
+    """Every function and method of a task's cell answers `answer`, whatever it is asked; classes stay what they are."""
+
+    def __init__(self, answer: str):
+        self.answer = answer
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        if node.name == "__init__":
+            return node
+        stub = ast.parse(f"def {node.name}(*a, **k):\n    return {self.answer}").body[0]
+        return ast.copy_location(stub, node)
+
+
+def stubbed(book: dict, answer: str) -> dict:
+    cells = []
+    for cell in book["cells"]:
+        if cell["id"].startswith("code-"):
+            tree = Stubs(answer).visit(ast.parse(text_of(cell["source"])))
+            cell = cell | {"source": ast.unparse(ast.fix_missing_locations(tree))}
+        cells.append(cell)
+    return book | {"cells": cells}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_no_answer_that_does_nothing_earns_a_hidden_check(path, tmp_path):
+    starter = json.loads((ROOT / "labs" / path.name).read_text())
+    books = {f"answer {number}": stubbed(starter, answer) for number, answer in enumerate(DO_NOTHING)}
+    rules = grading.Rules(seed=3, patience=judge.Patience(start=600, cell=600, question=600), seconds=7200)
+    records = grading.grade(hand_in(tmp_path / "in", books), [path], tmp_path / "out", rules)
+    earned = {
+        (DO_NOTHING[int(record["student"].split()[1])], check["check"])
+        for record in records
+        for check in record["checks"]
+        if check["earned"]
+    }
+    assert {(answer, check) for answer, check in earned if check.startswith("hidden-")} == set()
+    assert earned == set(), "nor, with all their inputs drawn, a visible one"
+
+
+def test_what_ran_is_what_is_shown_and_compared():
+    lab = read_lab(LAB)
+    solution = {cell["id"]: text_of(cell["source"]) for cell in json.loads(LAB.read_text())["cells"]}
+    book = json.loads((ROOT / "labs" / LAB.name).read_text())
+    below = [
+        {"cell_type": "code", "id": f"mine-{name}", "metadata": {}, "source": solution[f"code-{name}"] + "\n# mine"}
+        for name in ("swap", "diagonal", "windows")
+    ]
+    named = {
+        "cell_type": "code",
+        "id": "other",
+        "metadata": {},
+        "source": "def helper():\n    return 7\nheads = helper()",
+    }
+    found = read_submission(json.dumps(book | {"cells": [*book["cells"], *below, named]}).encode(), lab)
+    assert solution["code-swap"] in found.code["swap"], "the cell below is what Python runs last"
+    assert "helper" in found.code[ELSEWHERE] and solution["code-windows"] in found.code[ELSEWHERE]
+    honest = read_submission(LAB.read_bytes(), lab)
+    only = {"swap", "diagonal", "windows"}
+    short = {name: text for name, text in honest.code.items() if name in only}
+    (pair,) = similar.alike(lab, {"eve": {name: found.code[name] for name in only}, "ada": short})
+    assert pair.share == 1
+
+
+def test_a_number_of_many_digits_stops_nobody():
+    lab = read_lab(LAB)
+    lines = [f"    x = [BIG + {n} for _ in range(BIG) if a * b > BIG - {n}]" for n in range(5)]
+    big = "\n".join(["def swapped(x, a, b):", "    BIG = 0x" + "f" * 5000, *lines])
+    (pair,) = similar.alike(lab, {"eve": {"swap": big}, "ada": {"swap": big}})
+    assert pair.share == 1
+
+
+# The parts of the cage
+
+
+@UNSHARES
+def test_a_root_of_its_own_has_what_is_readable_and_nothing_of_a_course_in_it(tmp_path):
+    """As where pip has put the course into the folder of the environment: PREFIX/src/course."""
+    course = tmp_path / "prefix" / "src" / "course"
+    for name in (".git", "solutions", "utils"):
+        (course / name).mkdir(parents=True)
+        (course / name / "file").write_text(name)
+    (tmp_path / "prefix" / "lib").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "prefix")
+    work = tmp_path / "work"
+    work.mkdir()
+    shown = (tmp_path / "link", tmp_path / "prefix", course / "utils", Path("/usr"))
+    hidden = (course / ".git", course / "solutions", tmp_path / "elsewhere")
+
+    def look() -> str:
+        sandbox.unshared()
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+            return ""
+        state = sandbox.root_of_its_own(work, shown, hidden, sandbox.Limits())
+        seen = {name: os.listdir(course / name) for name in sorted(os.listdir(course))}
+        told = [state, seen, sorted(os.listdir(tmp_path)), sorted(os.listdir("/tmp")), os.getpid()]
+        for attempt in (
+            lambda: (course / "utils" / "file").write_text("x"),
+            lambda: (course / "utils").chmod(0o700),
+            lambda: os.utime(course / "utils" / "file"),
+            lambda: (course / "solutions" / "new").touch(),
+        ):
+            try:
+                attempt()
+                told.append("done")
+            except OSError as error:
+                told.append(error.strerror)
+        (work / "mine").write_text("x")
+        os.write(theirs, json.dumps(told).encode())
+        return ""
+
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            look()
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as file:
+        state, seen, beside, scratch, number, *refused = json.loads(file.read())
+    os.waitpid(pid, 0)
+    assert state == "on" and number == 1
+    assert seen == {".git": [], "solutions": [], "utils": ["file"]}
+    assert beside == ["link", "prefix", "work"]
+    assert set(scratch) <= {tmp_path.relative_to("/tmp").parts[0]} if tmp_path.is_relative_to("/tmp") else scratch == []
+    assert refused == ["Read-only file system"] * 4
+    assert list(work.iterdir()) == [] and (course / "solutions" / "file").read_text() == "solutions"
+
+
+def test_nothing_follows_a_link_that_takes_the_place_of_a_folder(tmp_path, monkeypatch):
+    top, other = tmp_path / "top", tmp_path / "other"
+    (top / "inner" / "deeper").mkdir(parents=True)
+    other.mkdir(mode=0o755)
+    (other / "thesis.tex").touch()
+    real = os.listdir
+
+    def exchanged(folder):
+        names = real(folder)
+        if "deeper" in names:  # meanwhile a submission that lives puts a link there
+            (top / "inner" / "deeper").rmdir()
+            (top / "inner" / "deeper").symlink_to(other)
+        return names
+
+    monkeypatch.setattr(os, "listdir", exchanged)
+    worker.remove(top)
+    assert not top.exists() and (other / "thesis.tex").exists() and other.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_keeper_that_fails_ends_its_worker_all_the_same(tmp_path):
+    code = (
+        "import socket, sys\nfrom pathlib import Path\n"
+        "from utils.course.grading import clock, grade, protocol, sandbox, worker\n"
+        "def fails(*_, **__):\n    raise UnicodeDecodeError('utf-8', b'', 0, 1, 'a name')\n"
+        "ours, theirs = socket.socketpair()\n"
+        "cage = worker.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})\n"
+        "worker._used = fails\n"
+        "keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), clock.Clock())\n"
+        "theirs.close()\n"
+        "try:\n    while True:\n        protocol.receive(ours, protocol.after(60))\n"
+        "except protocol.Broken as error:\n    print(error)\n"
+    )
+    line = [sys.executable, "-c", code, tmp_path, str(grading.users_of(os.getpid())[0])]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "it ended"
+
+
+def test_where_the_number_of_a_user_cannot_be_mapped_there_are_no_namespaces(monkeypatch):
+    def refused() -> None:
+        raise PermissionError(13, "Permission denied: '/proc/self/uid_map'")
+
+    monkeypatch.setattr(sandbox, "unshared", refused)
+    assert "uid_map" in sandbox.namespaces_denied()
+
+
+def test_the_processes_of_a_desktop_do_not_count(tmp_path):
+    def limit() -> str:
+        sandbox._limited(sandbox.Limits(processes=64), sandbox.processes_of(os.getuid()))
+        return str(resource.getrlimit(resource.RLIMIT_NPROC)[0])
+
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.write(theirs, limit().encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert int(os.read(ours, 100)) > 64
+    os.close(ours), os.close(theirs)
+
+
+# A run of the grader
+
+
+def test_a_gradebook_among_the_submissions_is_refused(tmp_path):
+    hand_in(tmp_path / "in", {"ada": book_of(LAB)})
+    with pytest.raises(ValueError, match="would lie among the submissions"):
+        grading.grade(tmp_path / "in", [LAB], tmp_path / "in" / "grades", RULES)
+
+
+@pytest.mark.slow
+def test_a_missing_page_is_made_again_and_rows_that_stay_are_named(tmp_path, capsys):
+    source = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)})
+    grading.grade(source, [LAB], tmp_path / "out", RULES)
+    page = tmp_path / "out" / "feedback" / LAB.stem / "ada.html"
+    before = page.read_bytes()
+    page.unlink()
+    (source / "bob.ipynb").unlink()
+    capsys.readouterr()
+    grading.grade(source, [LAB], tmp_path / "out", RULES)
+    assert page.read_bytes() == before
+    assert "1 of earlier runs, not among these submissions; their records still count: bob" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_self_test_refuses_a_machine_that_would_not_grade_fairly(monkeypatch, capsys):
+    rules = grading.Rules(seed=1, patience=judge.Patience(start=600, cell=600, question=600), seconds=7200)
+    grading.selftest([LAB], rules)
+    assert "solutions of 1 labs earn all their points here, and starters none" in capsys.readouterr().err
+    monkeypatch.setattr(judge, "seed_of", lambda *_: 0)  # of the trusted side only; the judge is another process
+    real = grading.grade_one
+    monkeypatch.setattr(
+        grading, "grade_one", lambda raw, *rest: real(raw.replace(b"step *= size", b"step += size"), *rest)
+    )
+    with pytest.raises(ValueError, match=r"(?s)would not grade fairly.*the solution earned 18, not 20"):
+        grading.selftest([LAB], rules)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_within_two_seconds_and_nothing_is_left(tmp_path):
+    endless = "def contiguous_strides(shape):\n    while True:\n        pass"
+    hand_in(tmp_path / "in", {f"s{number}": book_of(LAB, code_strides=endless) for number in range(4)})
+    line = [sys.executable, "-m", "utils.course", "grade", tmp_path / "in", "--lab", "01", "--out", tmp_path / "out"]
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        while "isolated" not in run.stderr.readline().lower():
+            assert run.poll() is None
+        time.sleep(2)
+        begun = time.monotonic()
+        os.killpg(run.pid, signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+        took = time.monotonic() - begun
+    assert run.returncode == 130 and "interrupted" in said and "Traceback" not in said
+    assert took < 5, "two seconds where the machine is quiet"
+    users = grading.users_of(run.pid)
+    until = time.monotonic() + 10
+    while (left := _of(users)) and time.monotonic() < until:
+        select.select([], [], [], 0.05)
+    assert left == []
+
+
+def _of(users: range) -> list[str]:
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{pid}").st_uid in users:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch, capsys):
+    hand_in(tmp_path / "in", {"ada": book_of(LAB)})
+
+    def full(path, text):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(gradebook, "write_whole", full)
+    assert main(["grade", str(tmp_path / "in"), "--lab", "01", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "No space left on device" in said and "the same command goes on from there" in said and "Traceback" not in said
+    )
+
+
+def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on(tmp_path):
+    outputs = [
+        {
+            "output_type": "display_data",
+            "data": {"text/html": "<script>", "text/plain": "x", "application/javascript": "1"},
+        }
+    ]
+    book = {"cells": [{"cell_type": "code", "source": "", "outputs": outputs}], "nbformat": 4}
+    feedback.write_notebook(tmp_path, {"lab": "01", "key": "eve"}, json.dumps(book).encode())
+    text = (tmp_path / "feedback" / "01" / "eve.ipynb").read_text()
+    assert "script" not in text and '"text/plain": "x"' in text
+    feedback.write_notebook(tmp_path, {"lab": "01", "key": "odd"}, b"[1, 2")
+    feedback.write_notebook(tmp_path, {"lab": "01", "key": "odd"}, b'{"cells": 3}')
+    assert not (tmp_path / "feedback" / "01" / "odd.ipynb").exists()
+
+
+def test_a_message_that_drips_is_late_by_the_clock():
+    ours, theirs = socket.socketpair()
+    looks = iter([False, False, True])
+    theirs.send(b"\0\0")
+    with pytest.raises(protocol.Broken, match="it took too long"):
+        protocol.receive(ours, lambda: next(looks))
+    ours.close(), theirs.close()

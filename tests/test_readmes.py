@@ -143,7 +143,7 @@ def check(line: str, folder: Path) -> None:
         case ["docker", "run", *rest]:
             check(shlex.join(rest[rest.index("honest-training-loop") + 1 :] or ["make", "run"]), folder)
         case ["python" | "python3", "-m", "utils.course", *rest]:
-            course._parser().parse_args(rest)
+            course.parser(rest).parse_args(rest)
         case ["python" | "python3", "-m", "utils", "train", *rest]:
             parser = argparse.ArgumentParser(allow_abbrev=False)
             add_train(parser)

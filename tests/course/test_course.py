@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.course.__main__ import find, main
+from utils.course.__main__ import main
+from utils.course.commands import find
 from utils.course.lint import lectures
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge

@@ -10,7 +10,7 @@ import pytest
 from standin_gpu import standin
 from test_course import CHECKS, SETUP, claim, code, statuses, trial, write
 
-from utils.course.__main__ import _parser
+from utils.course.__main__ import parser
 from utils.course.notebooks.notebook import read
 from utils.course.rehearsal.rehearse import at_start, noise, rehearse
 from utils.course.rehearsal.seeds import SHIFTS, drawn, seeds
@@ -179,7 +179,7 @@ def test_the_shifts_of_a_day_are_fixed_and_all_have_their_turn():
 
 
 def test_shifts_are_asked_for_by_number_or_range():
-    assert _parser().parse_args(["seeds", "--shift", "3", "--shift", "18-20"]).shift == [3, 18, 19, 20]
+    assert parser(line := ["seeds", "--shift", "3", "--shift", "18-20"]).parse_args(line).shift == [3, 18, 19, 20]
 
 
 def test_noise_is_what_goes_to_stderr_or_names_this_machine(tmp_path):

@@ -444,8 +444,8 @@ def test_what_has_changed_since_it_ran_is_stale(tmp_path):
 def test_site_runs_the_lectures_first_only_where_it_must(tmp_path, monkeypatch, capsys):
     path = write(tmp_path / "01_first.ipynb", FIRST)
     ran = []
-    monkeypatch.setattr("utils.course.__main__.find", lambda paths, lectures: [path])
-    monkeypatch.setattr("utils.course.__main__.run", lambda paths, folder, timeout: ran.append(paths) or 1)
+    monkeypatch.setattr("utils.course.commands.find", lambda paths, lectures: [path])
+    monkeypatch.setattr("utils.course.commands.run", lambda paths, folder, timeout: ran.append(paths) or 1)
     assert main(["site", "--build", str(tmp_path)]) == 1 and ran == [[path]]
     assert "no ledger" in capsys.readouterr().err
     keep(tmp_path, [path])

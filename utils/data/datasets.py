@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import Dataset
 
 from utils import facts
-from utils.data.atomic_write import write_bytes
+from utils.atomic_write import write_bytes
 from utils.data.download import cache_folder, find
 
 IGNORE = -100  # targets with this value count nowhere: cross_entropy's own ignore_index, by default

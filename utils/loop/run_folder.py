@@ -13,7 +13,7 @@ from typing import TextIO
 
 import torch
 
-from utils.data.atomic_write import write_text
+from utils.atomic_write import write_text
 from utils.device import fingerprint
 from utils.distributed import sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks

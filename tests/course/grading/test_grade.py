@@ -25,11 +25,12 @@ import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
 
+from utils.course.grading import folders, gradebook, protocol, sandbox, worker
 from utils.course.grading import grade as grading
-from utils.course.grading import gradebook, protocol, sandbox, worker
 from utils.course.grading import judge as judging
 from utils.course.grading.clock import Clock
-from utils.course.grading.judge import Lost, Patience, RemoteAsk
+from utils.course.grading.judge import Lost, RemoteAsk
+from utils.course.grading.rules import Patience
 from utils.course.grading.sandbox import Limits
 from utils.course.notebooks.lab import read_lab
 
@@ -313,8 +314,8 @@ def test_a_second_run_grades_only_what_changed(tmp_path, capsys):
 
 HOLDS = """
 import time
-from utils.course.grading import grade
-with grade._folder() as folder:
+from utils.course.grading import folders
+with folders.submission_folder() as folder:
     (folder / "work" / "0").mkdir(parents=True)
     print(folder.name, flush=True)
     time.sleep(600)
@@ -338,14 +339,14 @@ def test_what_a_killed_run_left_is_removed_and_nothing_that_is_in_use(tmp_path, 
         killed, lives = (run.stdout.readline().strip() for run in runs)
         runs[0].kill()
         runs[0].wait()
-        (scratch / f"{grading.FOLDERS}link").symlink_to(elsewhere)
-        (scratch / f"{grading.FOLDERS}notes").write_text("")
+        (scratch / f"{folders.PREFIX}link").symlink_to(elsewhere)
+        (scratch / f"{folders.PREFIX}notes").write_text("")
         (scratch / "grading-of-last-year").mkdir()
-        Path(tempfile.mkdtemp(prefix=grading.FOLDERS))  # of one that was killed before it could lock it
-        kept = {lives, f"{grading.FOLDERS}link", f"{grading.FOLDERS}notes", "grading-of-last-year"}
-        with grading._folder() as own:
+        Path(tempfile.mkdtemp(prefix=folders.PREFIX))  # of one that was killed before it could lock it
+        kept = {lives, f"{folders.PREFIX}link", f"{folders.PREFIX}notes", "grading-of-last-year"}
+        with folders.submission_folder() as own:
             assert killed in os.listdir(scratch) and len(os.listdir(scratch)) == len(kept) + 3
-            grading.remove_abandoned()
+            folders.remove_abandoned()
             assert set(os.listdir(scratch)) == kept | {own.name}
         assert set(os.listdir(scratch)) == kept
         assert os.listdir(scratch / lives / "work") == ["0"] and os.listdir(elsewhere) == ["thesis.tex"]
@@ -365,13 +366,13 @@ def test_a_folder_taken_for_abandoned_before_it_was_locked_is_not_used(tmp_path,
         made = real(*given, **named) if owner is tempfile else None
         if not gone:  # another run comes by
             gone.extend(os.listdir(tmp_path))
-            grading.remove_abandoned()
+            folders.remove_abandoned()
         return made or real(*given, **named)
 
     monkeypatch.setattr(owner, name, meanwhile)
-    with grading._folder() as folder:
+    with folders.submission_folder() as folder:
         assert len(gone) == 1 and os.listdir(tmp_path) == [folder.name] != gone
-        grading.remove_abandoned()
+        folders.remove_abandoned()
         assert folder.exists()
     assert os.listdir(tmp_path) == []
 
@@ -407,7 +408,7 @@ def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, sha
     while any(map(left_over, users)) and time.monotonic() < until:
         time.sleep(0.05)
     assert not any(map(left_over, users))
-    assert list(shared.glob(f"{grading.FOLDERS}*")) == []
+    assert list(shared.glob(f"{folders.PREFIX}*")) == []
 
 
 def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
@@ -575,7 +576,7 @@ def shared():
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
-    worker.remove(folder)
+    folders.remove(folder)
 
 
 def graded_under(folder: Path, names: list[str], denied: tuple[int, ...], *options: str, ordinary: bool = False):
@@ -634,7 +635,7 @@ def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, ord
     assert isolation["files"] == isolation["signals"] == isolation["calls"] == "on"
     assert ("modes allow" in isolation["network"] and "NOT ISOLATED here: network" in done.stderr) == bool(denied)
     assert ("isolated, as tried here: files, network, signals, processes" in done.stderr) != bool(denied)
-    assert left_over(users) == [] and not list(shared.glob(f"{grading.FOLDERS}*"))
+    assert left_over(users) == [] and not list(shared.glob(f"{folders.PREFIX}*"))
 
 
 def test_what_isolates_is_told_as_it_is():
@@ -683,7 +684,7 @@ import os, socket, sys
 from pathlib import Path
 from utils.course.grading import clock, protocol, grade, sandbox, worker
 ours, theirs = socket.socketpair()
-cage = worker.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})
+cage = sandbox.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})
 keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), clock.Clock())
 theirs.close()
 protocol.receive(ours)
@@ -735,7 +736,7 @@ def test_folders_are_measured_and_removed_however_deep_they_are(shared):
     (shared / "stays").mkdir()
     assert worker._bytes_in(top) == sys.maxsize  # what lies deeper than a path can be long is not to be hidden
     assert worker._bytes_in(shared / "stays") == 0
-    worker.remove(top)
+    folders.remove(top)
     assert [path.name for path in shared.iterdir()] == ["stays"]
 
 

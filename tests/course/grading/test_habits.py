@@ -9,7 +9,7 @@ from habits import HABITS, changed_book
 from helpers.paths import ROOT
 
 from utils.course.grading import grade as grading
-from utils.course.grading.judge import Patience
+from utils.course.grading.rules import Patience
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
 RAISES = {  # in Jupyter too; the cell is the student's own, and no check needs it

@@ -6,17 +6,15 @@ The judge gets these by a line of its own, reads the lab, and asks here for work
 
 import gc
 import importlib
+import json
 import os
 import resource
 import select
 import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,10 +22,12 @@ import torch
 
 from utils.course.grading import protocol, sandbox, worker
 from utils.course.grading.clock import Clock
-from utils.course.grading.judge import NotGraded, NotIsolated, Patience, RemoteAsk, judge
+from utils.course.grading.folders import remove
+from utils.course.grading.judge import NotGraded, NotIsolated, RemoteAsk, judge
+from utils.course.grading.rules import Patience
+from utils.course.grading.server import ENDING_SECONDS, receive, send
 from utils.course.grading.submission import Unreadable, read_submission
 from utils.course.notebooks.lab import read_lab
-from utils.lab import plain_values
 
 WARM = (
     "einops",
@@ -42,13 +42,8 @@ WARM = (
     "encodings.idna",  # for a name of a machine, where the interpreter is in a folder that is not everybody's
 )
 JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use
-KNOWN = (  # environment variables that are kept: forked processes inherit the environment in memory
-    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
-    "COURSE_DATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR",
-)  # fmt: skip
 DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
-ENDING_SECONDS = 20  # for the processes of a submission to end
 PROBE_SECONDS = 60.0
 PROBE = """
 from utils.course.grading.probe import tried
@@ -94,9 +89,9 @@ def _serve(message: bytes, descriptors: list[int], denied: str) -> None:
     (_execute if cage.command else _judged)(line, cage, seconds, denied)
 
 
-def _settings(message: bytes) -> tuple[worker.Cage, float]:
-    asked = plain_values.load(message)
-    cage = worker.Cage(
+def _settings(message: bytes) -> tuple[sandbox.Cage, float]:
+    asked = json.loads(message)
+    cage = sandbox.Cage(
         Path(asked["work"]),
         tuple(map(Path, asked["readable"])),
         tuple(map(Path, asked["hidden"])),
@@ -109,7 +104,7 @@ def _settings(message: bytes) -> tuple[worker.Cage, float]:
     return cage, asked["seconds"]
 
 
-def _judged(line: socket.socket, cage: worker.Cage, seconds: float, denied: str) -> None:
+def _judged(line: socket.socket, cage: sandbox.Cage, seconds: float, denied: str) -> None:
     """Run a judge for the request on `line`, and its workers; all have ended when this returns."""
     ours, theirs = socket.socketpair()
     clock = Clock()
@@ -150,17 +145,17 @@ def _judged(line: socket.socket, cage: worker.Cage, seconds: float, denied: str)
         clock.close()
 
 
-def _end(keeper: worker.Keeper, cage: worker.Cage, denied: str) -> None:
+def _end(keeper: worker.Keeper, cage: sandbox.Cage, denied: str) -> None:
     """End a worker and all that it has started, and remove what it has written."""
     keeper.end()
     if denied and os.getuid() == 0:
         worker.end_all_of(cage.user)
     if not cage.result:
         with suppress(OSError):
-            worker.remove(cage.work)
+            remove(cage.work)
 
 
-def _execute(line: socket.socket, cage: worker.Cage, seconds: float, denied: str) -> None:
+def _execute(line: socket.socket, cage: sandbox.Cage, seconds: float, denied: str) -> None:
     """A worker that becomes the cage's command, for at most this long; everything that it started has ended on return."""
     here, there = socket.socketpair()
     keeper = worker.start(cage, there, denied, Clock())
@@ -182,7 +177,7 @@ def _judge(line: socket.socket, zygote: socket.socket, clock: Clock) -> None:
             raise protocol.Broken("there are no more workers for this submission")
         return socket.socket(fileno=descriptors[0])
 
-    job = protocol.receive(line)
+    job = receive(line)
     try:
         said = _tried(job, new_worker) if "canaries" in job else _graded(job, new_worker, clock)
     except Unreadable as error:
@@ -191,7 +186,7 @@ def _judge(line: socket.socket, zygote: socket.socket, clock: Clock) -> None:
         said = {"refused": str(error)}
     except (NotGraded, protocol.Broken) as error:
         said = {"failed": str(error)}
-    protocol.send(line, said)
+    send(line, said)
 
 
 def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) -> dict:
@@ -227,79 +222,6 @@ def _tried(job: dict, new_worker: Callable[[], socket.socket]) -> dict:
         "isolation": isolation,
         "did": reply["value"] | {"processes": "" if ended else "a process outlived its worker"},
     }
-
-
-class Zygote:
-    """The fork server, seen from the trusted side: started at the first request, and again after `end`.
-
-    Serves any number of threads; each submission has a process of its own there.
-    """
-
-    def __init__(self):
-        self._process: subprocess.Popen | None = None
-        self._lock = threading.Lock()
-
-    def grade(self, job: dict, cage: worker.Cage, seconds: float) -> dict:
-        """The judge's answer about `job` (see grade.grade_one). protocol.Broken if it does not finish."""
-        with self._asked(cage, seconds) as line:
-            protocol.send(line, job, seconds)
-            return protocol.receive(line, protocol.after(seconds + 5))
-
-    def execute(self, cage: worker.Cage, seconds: float) -> None:
-        """Run the cage's command, to its end or for `seconds`."""
-        with self._asked(cage, seconds):
-            pass
-
-    @contextmanager
-    def _asked(self, cage: worker.Cage, seconds: float) -> Iterator[socket.socket]:
-        """A connection to the process that serves the request; at the end all processes of the submission have ended."""
-        settings = {
-            "work": str(cage.work),
-            "readable": [str(path) for path in cage.readable],
-            "hidden": [str(path) for path in cage.hidden],
-            "limits": asdict(cage.limits),
-            "user": cage.user,
-            "environment": cage.environment,
-            "command": list(cage.command),
-            "result": cage.result,
-            "seconds": seconds,
-        }
-        (line, line_there), (held, held_there) = socket.socketpair(), socket.socketpair()
-        with line, held:
-            with line_there, held_there, self._lock:
-                if self._process is None or self._process.poll() is not None:
-                    self._start()
-                message = plain_values.dump(settings)
-                try:
-                    socket.send_fds(self._control, [message], [line_there.fileno(), held_there.fileno()])
-                except OSError as error:
-                    raise protocol.Broken(f"the process that starts others has gone: {error}") from error
-            try:
-                yield line
-            finally:
-                held.settimeout(seconds + 2 * ENDING_SECONDS)
-                with suppress(OSError):
-                    held.recv(1)  # nothing comes: the other end is closed when its process has ended
-
-    def _start(self) -> None:
-        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a request is one message
-        environment = {name: os.environ[name] for name in KNOWN if name in os.environ} | {"OMP_NUM_THREADS": "1"}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "utils.course.grading.fork_server"],
-                stdin=theirs,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the process that gives the orders
-            )
-
-    def end(self) -> None:
-        """Kill it, and with it all that it has started."""
-        with self._lock:
-            if self._process:
-                self._control.close()
-                self._process.kill()
-                self._process.wait()
-            self._process = None
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Grade a folder of submissions: the new ones, several at a time, each in its own sandbox."""
 
 import atexit
-import contextlib
-import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -15,26 +13,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from tqdm import tqdm
 
 from utils.course import ROOT
-from utils.course.grading import feedback, gradebook, probe, protocol, sandbox, worker
-from utils.course.grading.fork_server import Zygote
-from utils.course.grading.judge import Patience, isolated
+from utils.course.grading import feedback, gradebook, probe, sandbox
+from utils.course.grading.folders import remove_abandoned, submission_folder
 from utils.course.grading.roster import Listed, Work, missing, works
+from utils.course.grading.rules import Rules
+from utils.course.grading.server import ForkServer, NoAnswer
 from utils.course.grading.similar import alike, statements
 from utils.course.grading.submission import LARGEST
-from utils.course.grading.summary import write_summary
 from utils.course.notebooks.lab import Lab, points_of, read_lab, starter
-from utils.data.download import CACHE_NAME
-
-try:
-    import distributed
-except ImportError:
-    distributed = None  # only --cluster needs it
 
 CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds for a judge to report its results after the time limit
@@ -48,28 +40,12 @@ ENGINE = (
     "protocol",
     "fork_server",
 )  # modules that decide a grade, besides the checks
-FOLDERS = f"{CACHE_NAME}-grading-"  # prefix of the folders in which submissions are graded
 PROBE_SECONDS = 120.0  # to try the sandbox
 MOST_NAMED = 20
 HELD = "passed, though the code is the starter's: an instructor looks at it"
 IN_FLIGHT = 2  # submissions in memory per submission being graded
 FIRST_USER, USERS = 1_900_000_000, 1000  # for root: unused user ids, this many for each grading process
 _users = itertools.count()
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How submissions are graded; with the submission and the checks it decides the grade.
-
-    notebook: also run the whole notebook in the sandbox, for its student.
-    """
-
-    seed: int
-    patience: Patience = field(default_factory=Patience)
-    limits: sandbox.Limits = field(default_factory=sandbox.Limits)
-    seconds: float = 900.0  # of wall time for one submission in all
-    strict: bool = False
-    notebook: bool = False
 
 
 def grade(
@@ -117,6 +93,8 @@ def grade(
         if own and (todo or not (out / f"{lab.name}.html").exists()):
             pairs = alike(lab, {record["student"]: record["code"] for record in own})
             gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
+            from utils.course.grading.summary import write_summary  # matplotlib: a second, if anything is new
+
             write_summary(out, lab.name, own, pairs)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
@@ -152,7 +130,7 @@ def _say_what_to_look_at(
 
 def selftest(labs: list[Path], rules: Rules, *, jobs: int = 2) -> None:
     """Grade each lab's own solution and starter here. ValueError unless they earn all and nothing."""
-    with tempfile.TemporaryDirectory(prefix=f"{CACHE_NAME}-selftest-") as folder:
+    with tempfile.TemporaryDirectory(prefix="honest-training-loop-selftest-") as folder:
         source = Path(folder, "in")
         for path in labs:
             for kind, text in (("solution", path.read_bytes()), ("starter", _starter_of(path))):
@@ -194,10 +172,12 @@ def cluster(address: str) -> tuple[Executor, int]:
 
     ValueError if Dask, the scheduler or its workers are not there.
     """
-    if distributed is None:
+    try:
+        import distributed  # only this needs it
+    except ImportError as error:
         raise ValueError(
             "--cluster needs Dask: pip install -r tests/course/grading/cluster/requirements.txt, here and for the workers"
-        )
+        ) from error
     try:
         client = distributed.Client(address, timeout=CLUSTER_SECONDS)
         threads = sum(client.nthreads().values())
@@ -289,12 +269,12 @@ def weaknesses(said: dict) -> dict[str, str]:
 
 def try_sandbox(hidden: list[str], rules: Rules) -> dict:
     """What a submission could do where this runs: see probe."""
-    with _folder() as folder, probe.canaries() as canaries:
+    with submission_folder() as folder, probe.canaries() as canaries:
         os.chmod(folder, 0o711)
         job = {"canaries": canaries}
         try:
             return _server.grade(job, _cage(folder / "work", hidden, rules, _next_user()), PROBE_SECONDS)
-        except protocol.Broken as error:
+        except NoAnswer as error:
             return {"failed": str(error)}
 
 
@@ -307,7 +287,7 @@ def _job(work: Work) -> tuple[bytes, bytes, str]:
     return raw, work.lab.book.path.read_bytes(), work.lab.name
 
 
-_server = Zygote()  # of this process, for all its threads
+_server = ForkServer()  # of this process, for all its threads
 atexit.register(_server.end)
 
 
@@ -323,7 +303,7 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
     """
     _remove_abandoned_once()
     user = _next_user()
-    with _folder() as folder:
+    with submission_folder() as folder:
         secret = folder / "secret"
         secret.mkdir(mode=0o700)
         os.chmod(folder, 0o711)
@@ -336,7 +316,7 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules) if rules.notebook else b""
         try:
             said = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
-        except protocol.Broken as error:
+        except NoAnswer as error:
             return {"failed": f"grading it came to no end: {error}"}
         return said | {"executed": executed}
 
@@ -344,49 +324,6 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
 @functools.cache
 def _remove_abandoned_once() -> None:
     remove_abandoned()
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder for one submission, locked while it is in use; the lock ends with this process, even if that is killed."""
-    held = None
-    while held is None:
-        folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
-        held = _hold(folder)  # None: another run removed it as abandoned before it was locked
-    try:
-        yield folder
-    finally:
-        with contextlib.suppress(OSError):
-            worker.remove(folder)
-        os.close(held)
-
-
-def remove_abandoned() -> None:
-    """Remove the leftovers of killed runs: this user's submission folders that no process has locked."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
-        with contextlib.suppress(OSError):  # another run may remove it too
-            about = folder.lstat()
-            mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
-            if mine and (held := _hold(folder)) is not None:
-                try:
-                    worker.remove(folder)
-                finally:
-                    os.close(held)
-
-
-def _hold(folder: Path) -> int | None:
-    """Lock the folder until the returned descriptor is closed; None if it is locked, or was removed meanwhile.
-
-    The folder itself is locked. A lock file, such as filelock's, could be made anew in a folder that is just being removed.
-    """
-    with contextlib.ExitStack() as on_error, contextlib.suppress(FileNotFoundError, BlockingIOError):
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        on_error.callback(os.close, held)
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(held), os.stat(folder)):
-            on_error.pop_all()
-            return held
-    return None
 
 
 def users_of(pid: int) -> range:
@@ -399,17 +336,17 @@ def inputs_seed(seed: int, raw: bytes) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest()[:4]) >> 1
 
 
-def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> worker.Cage:
+def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> sandbox.Cage:
     work.mkdir()
     data = os.environ.get("COURSE_DATA")
     environment = {"COURSE_DATA": str(Path(data).resolve())} if data else {}
     readable = tuple(_readable(data))
     # solutions, tests, .git, build, … but not an environment or data that lie there
     private = [path for path in ROOT.iterdir() if not any(shown.is_relative_to(path) for shown in readable)]
-    return worker.Cage(work, readable, (*map(Path, hidden), *private), rules.limits, user, environment)
+    return sandbox.Cage(work, readable, (*map(Path, hidden), *private), rules.limits, user, environment)
 
 
-def _executed(raw: bytes, folder: Path, cage: worker.Cage, rules: Rules) -> bytes:
+def _executed(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules) -> bytes:
     """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
@@ -442,6 +379,8 @@ def _readable(data: str | None) -> list[Path]:
         ROOT / "utils",
         *([data] if data else []),
     ]
+    from utils.data.download import CACHE_NAME  # torch comes with it: not where nothing is new
+
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
     return [Path(path) for path in [*given, cache] if Path(path).exists()]
 
@@ -480,7 +419,7 @@ def _record(work: Work, said: dict) -> dict:
         "raised": said.get("raised", {}),
         "code": code,
         "isolation": isolation,
-        "isolated": bool(problem) or isolated(isolation),
+        "isolated": bool(problem) or sandbox.isolated(isolation),
         "submission_sha256": work.digest,
         "checks_sha256": checks_digest(work.lab),
         "versions": {

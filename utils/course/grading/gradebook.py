@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from utils.atomic_write import write_bytes
 from utils.course.grading.roster import Listed
-from utils.data.atomic_write import write_bytes
 
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # full-width characters too

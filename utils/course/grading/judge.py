@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from utils.course.grading import protocol, sandbox
 from utils.course.grading.clock import Clock
+from utils.course.grading.rules import Patience
 from utils.course.grading.submission import Submission
 from utils.course.notebooks.lab import Lab, Task, points_of
 from utils.course.notebooks.notebook import Cell
@@ -26,15 +27,6 @@ FEW = 3  # cells that are skipped one by one
 MOST_TOLD = 100  # cells whose exceptions are kept
 SENDING = 600.0  # seconds of wall time for a worker to take a message: it reads before all else
 TIME_IS_UP = "the time for one submission is used up"
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question."""
-
-    start: float = 20.0
-    cell: float = 60.0
-    question: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class RemoteAsk(Ask):
             self.isolation = protocol.receive(worker, self._late(self.patience.start))
         except protocol.Broken as error:
             raise NotGraded(f"no process could be started for it: {error}") from error
-        if self.strict and not isolated(self.isolation):
+        if self.strict and not sandbox.isolated(self.isolation):
             raise NotIsolated(", ".join(f"{layer}: {self.isolation[layer]}" for layer in sandbox.ISOLATING))
         try:
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
@@ -177,11 +169,6 @@ class RemoteAsk(Ask):
         if self.worker:
             self.worker.close()
         self.worker = None
-
-
-def isolated(states: dict[str, str]) -> bool:
-    """Whether the sandbox layers that are on keep a submission from files, the network and other processes."""
-    return all(states.get(layer) == sandbox.ON for layer in sandbox.ISOLATING)
 
 
 def _told(said: object) -> tuple[tuple[str, ...], str]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from utils.course.grading.system_calls import ON, refuse_the_rest
 
@@ -69,6 +70,27 @@ class Limits:
     disk: int = 512 << 20
     processes: int = 64
     files: int = 256
+
+
+class Cage(NamedTuple):
+    """Where and how a worker is locked in. hidden: folders that it must not see; readable: what it may; user: if root.
+
+    command: a program that it becomes, instead of answering questions; result: the file in `work` that comes of it.
+    """
+
+    work: Path
+    readable: tuple[Path, ...]
+    hidden: tuple[Path, ...]
+    limits: Limits
+    user: int
+    environment: dict[str, str]
+    command: tuple[str, ...] = ()
+    result: str = ""
+
+
+def isolated(states: dict[str, str]) -> bool:
+    """Whether the sandbox layers that are on keep a submission from files, the network and other processes."""
+    return all(states.get(layer) == ON for layer in ISOLATING)
 
 
 def unshared() -> None:

@@ -1,12 +1,12 @@
 """A submission: the cells to run from a student's notebook and from the lab, and notes about anything unusual."""
 
 import ast
+import contextlib
 import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 
-import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.course.notebooks.lab import Lab, Task
@@ -108,6 +108,8 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
 
 
 def _converted(book: dict) -> dict:
+    import nbformat  # takes over a second, and hardly ever is one as old as this
+
     try:
         return nbformat.convert(nbformat.from_dict(book), 4)
     except Exception as error:  # an old or invented format can raise any exception
@@ -132,9 +134,11 @@ def python_of(source: str) -> str:
     if len(source) > LONGEST_WITH_MAGICS:
         return source  # the search for each magic would start again from the beginning
     try:
-        return TransformerManager().transform_cell(source)
-    except Exception:  # its parser cannot handle everything; Python will report the error
-        return source
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with contextlib.suppress(Exception):  # its parser cannot handle everything; Python will report the error
+            return TransformerManager().transform_cell(source)
+    return source
 
 
 def _after_the_checks(lab: Lab) -> set[str]:

@@ -23,6 +23,7 @@ import torch
 from utils.course.grading import protocol, sandbox
 from utils.course.grading.cells import Cells
 from utils.course.grading.clock import Clock
+from utils.course.grading.sandbox import Cage
 from utils.lab.ask import described, evaluate
 
 LOOK_SECONDS = 0.2  # between two measurements of what a worker and its children use
@@ -37,22 +38,6 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "USER": "student",
 }
-
-
-class Cage(NamedTuple):
-    """Where and how a worker is locked in. hidden: folders that it must not see; readable: what it may; user: if root.
-
-    command: a program that it becomes, instead of answering questions; result: the file in `work` that comes of it.
-    """
-
-    work: Path
-    readable: tuple[Path, ...]
-    hidden: tuple[Path, ...]
-    limits: sandbox.Limits
-    user: int
-    environment: dict[str, str]
-    command: tuple[str, ...] = ()
-    result: str = ""
 
 
 def start(cage: Cage, conversation: socket.socket, denied: str, clock: Clock) -> "Keeper":
@@ -264,50 +249,6 @@ def _bring_out(cage: Cage, outside: int) -> None:
             outer = os.open(cage.result, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=outside)
             while part := os.read(inner, CHUNK):
                 os.write(outer, part)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder of any depth and with any modes, following no link; shutil.rmtree needs an open file for each level.
-
-    What lies deep is moved up. Folders are opened, and changed through what was opened: another process may exchange names.
-    """
-    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        number = 0
-        while names := os.listdir(top):
-            for name in names:
-                if _unlinked(name, top):
-                    continue
-                inner = _opened(name, top)
-                for deeper in os.listdir(inner):
-                    if not _unlinked(deeper, inner):
-                        os.close(_opened(deeper, inner))
-                        number += 1
-                        os.rename(deeper, f"{number}.{os.getpid()}.gone", src_dir_fd=inner, dst_dir_fd=top)
-                os.close(inner)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(folder)
-
-
-def _unlinked(name: str, folder: int) -> bool:
-    """Remove a file or a link; False for a folder."""
-    try:
-        os.unlink(name, dir_fd=folder)
-    except IsADirectoryError:
-        return False
-    return True
-
-
-def _opened(name: str, folder: int) -> int:
-    """A folder in `folder`, made readable and opened. OSError if it is a link."""
-    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-    try:
-        os.chmod(f"/proc/self/fd/{path}", 0o700)
-        return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_DIRECTORY)
-    finally:
-        os.close(path)
 
 
 def _close_all_but(*kept: int) -> None:

@@ -7,11 +7,11 @@ import re
 import tomllib
 from pathlib import Path
 
+from utils.atomic_write import write_bytes
 from utils.course import ROOT
 from utils.course.notebooks.notebook import Cell, load, text_of
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import as_bytes
-from utils.data.atomic_write import write_bytes
 
 FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # folder of a notebook → folder from which Colab opens it
 CELL = "colab"  # the cell's id

@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from utils.atomic_write import write_text
 from utils.checks.asserts import NOT_VERIFIED
 from utils.course.notebooks.engine import STOPPED, WORK
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
-from utils.data.atomic_write import write_text
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
 WHOLE = "(the whole lecture)"  # in place of a cell id if the run ended early

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from utils.atomic_write import write_bytes
 from utils.course.notebooks.lab import starter
 from utils.course.notebooks.notebook import load
 from utils.course.notebooks.tidy import as_bytes
-from utils.data.atomic_write import write_bytes
 
 
 def release(solutions: Path, labs: Path, *, check: bool = False) -> int:

@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from utils.atomic_write import write_bytes
 from utils.course.notebooks.notebook import CLAIM, load, text_of
-from utils.data.atomic_write import write_bytes
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -11,13 +11,13 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utils.atomic_write import write_text
 from utils.course import ROOT
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, Result, trouble
 from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.provenance import modules_hash, needs_of
-from utils.data.atomic_write import write_text
 
 STORE = ROOT / "tests" / "receipts"
 STALE = "stale"

@@ -16,9 +16,9 @@ import torch
 from matplotlib.figure import Figure
 
 from utils import facts, napkin
+from utils.atomic_write import write_bytes
 from utils.course import ROOT
 from utils.course.notebooks.notebook import Claim, Lecture, read
-from utils.data.atomic_write import write_bytes
 from utils.data.datasets import spiral
 from utils.figures import flops, ledger, loop, memory
 from utils.figures.style import svg

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.data.atomic_write import write_bytes, write_text
+from utils.atomic_write import write_bytes, write_text
 
 
 @pytest.mark.parametrize("old", [None, b"", b"old and longer than the new"])
@@ -86,7 +86,7 @@ def test_by_its_descriptor_a_folder_is_found_wherever_it_has_been_moved(tmp_path
 REWRITE = """
 import sys
 from pathlib import Path
-from utils.data.atomic_write import write_bytes
+from utils.atomic_write import write_bytes
 print(flush=True)
 while True:
     for byte in b"ab":

@@ -1,0 +1,277 @@
+"""The course's own commands: `run`, `site`, `tidy`, `release`, `badges` and more. They import torch, papermill and more."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from utils.course import ROOT
+from utils.course.mutation import strength
+from utils.course.notebooks.colab_links import badges
+from utils.course.notebooks.notebook import is_lecture
+from utils.course.notebooks.release import release
+from utils.course.notebooks.tidy import tidy
+from utils.course.receipts import receipt_run
+from utils.course.receipts.wheels import wheels
+from utils.course.rehearsal.rehearse import rehearse
+from utils.course.rehearsal.seeds import SHIFTS, seeds
+from utils.course.run import run
+from utils.course.site.build import build, stale
+from utils.course.site.readme_figures import figures
+
+SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
+STRENGTH_HELP = f"""
+A survivor is either a claim without a proof, then sharpen the proof; or code that the claim does not need, then remove
+it; or equivalent, then copy its entry from build/strength/<lecture>.toml to tests/strength/{strength.EQUIVALENT} and
+give the reason. An entry goes stale, and is reported, when its cell changes. A crash is no proof either: it does not count.
+A sample whose survivors have been repaired says nothing about the rest: measure with a --seed that was not used before, or
+with --all. Work on one proof with --cell proof-1-3; then measure the lecture, which stores tests/strength/<lecture>.json
+for the ledger.
+"""
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """Add every command but `grade` to the parser's."""
+    command = commands.add_parser("run", help="execute the lectures and print the ledger")
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
+    command.add_argument("--full", action="store_true", help="the long form: all seeds, all epochs")
+    command.add_argument("--jobs", type=_count, default=2, help="lectures at a time (default 2)")
+    command.add_argument(
+        "--timeout", type=_count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
+    )
+    command.add_argument(
+        "--build", type=Path, default=ROOT / "build", help="where everything is written (default build/)"
+    )
+    command.set_defaults(command=_run)
+
+    command = commands.add_parser("site", help="what `run` executed as pages; runs it first where it has changed")
+    command.add_argument(
+        "--build",
+        type=Path,
+        default=ROOT / "build",
+        help="where `run` wrote, and where site/ is written (default build/)",
+    )
+    command.set_defaults(command=_site)
+
+    for name, function, what in (
+        (
+            "rehearse",
+            _rehearse,
+            "run notebooks on the stand-in GPU: which proofs run on the device, and what is red there",
+        ),
+        ("seeds", _seeds, "run notebooks with every seed shifted: what is red at another draw"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument(
+            "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all lectures and solutions"
+        )
+        command.add_argument("--jobs", type=_count, default=2, help="notebooks at a time (default 2)")
+        command.add_argument(
+            "--timeout", type=_count, default=SHORT_TIMEOUT, help=f"seconds a cell may take ({SHORT_TIMEOUT})"
+        )
+        command.set_defaults(command=function)
+    command.add_argument(
+        "--shift",
+        type=_shifts,
+        action="extend",
+        default=[],
+        metavar="N",
+        help=f"a whole number or a range such as {SHIFTS[0]}-{SHIFTS[-1]}; may be repeated (default: two by the date)",
+    )
+
+    command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
+    command.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="notebooks or folders, default: notebooks/"
+    )
+    command.add_argument(
+        "--check", action="store_true", help="only say what would change; exit status 1 if anything would"
+    )
+    command.set_defaults(command=lambda args: tidy(find(args.paths), check=args.check))
+
+    command = commands.add_parser("release", help="make labs/ from solutions/: without solutions and hidden checks")
+    command.add_argument(
+        "--check", action="store_true", help="only say what would change; exit status 1 if anything would"
+    )
+    command.set_defaults(command=lambda args: release(ROOT / "solutions", ROOT / "labs", check=args.check))
+
+    command = commands.add_parser("badges", help="the way into Colab: links, badges, the first cell of each notebook")
+    command.add_argument("--repo", metavar="OWNER/NAME", help="the repository on GitHub from now on; '' for none")
+    command.set_defaults(command=_badges)
+
+    command = commands.add_parser("figures", help="the README's pictures, in notebooks/figures/")
+    command.set_defaults(command=_figures)
+
+    command = commands.add_parser(
+        "strength",
+        help="change the lectures' code in small ways and count how often an assert notices",
+        description=strength.__doc__,
+        epilog=STRENGTH_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
+    command.add_argument(
+        "--sample", type=_count, default=strength.SAMPLE, help=f"mutants a lecture (default {strength.SAMPLE})"
+    )
+    command.add_argument("--all", action="store_true", help="all mutants, however long that takes")
+    command.add_argument(
+        "--cell", action="append", metavar="ID", help="only mutants of this cell, all of them; nothing stored"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of the sample (default 0)")
+    command.add_argument("--jobs", type=_count, default=2, help="mutants at a time (default 2)")
+    command.set_defaults(command=_strength)
+    command = commands.add_parser(
+        "receipt",
+        help="run lectures and solutions on a GPU, and keep which claims it verified",
+        description=receipt_run.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help="lectures by number, notebooks by path, the words lectures and solutions; default: both of these",
+    )
+    command.add_argument("--full", action="store_true", help="the long form of the lectures: all seeds, all epochs")
+    command.add_argument("--again", action="store_true", help="also what the receipt has already")
+    command.add_argument("--limit", type=_count, help="stop after this many seconds; the same call continues later")
+    command.add_argument(
+        "--jobs",
+        type=_count,
+        default=_half_of_the_cores(),
+        help="notebooks at a time, of those without proofs for a GPU (default %(default)s)",
+    )
+    command.add_argument(
+        "--timeout", type=_count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
+    )
+    command.add_argument(
+        "--together",
+        action="store_true",
+        help="let lectures with proofs for a GPU share it: for those that you name and that compare no times",
+    )
+    command.add_argument(
+        "--allow-cpu", type=Path, metavar="OUT", help="try it out: needs no GPU, writes to the file OUT"
+    )
+    command.add_argument(
+        "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
+    )
+    command.add_argument(
+        "--readme", action="store_true", help="run nothing: write into the READMEs what the receipts say"
+    )
+    command.set_defaults(command=_receipt)
+
+    command = commands.add_parser("wheels", help="collect what a machine without a network lacks to make a receipt")
+    command.add_argument(
+        "--python", default=sys.executable, help="its Python: 3.12, say, or an interpreter of its version"
+    )
+    command.add_argument(
+        "--build", type=Path, default=ROOT / "build", help="wheels go to BUILD/wheels (default build/)"
+    )
+    command.set_defaults(command=lambda args: wheels(args.python, args.build / "wheels"))
+
+
+def _half_of_the_cores() -> int:
+    return max(2, min(8, (os.cpu_count() or 2) // 2))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
+    return run(find(args.notebooks, lectures=True), args.build, full=args.full, jobs=args.jobs, timeout=timeout)
+
+
+def _rehearse(args: argparse.Namespace) -> int:
+    return rehearse(_with_solutions(args.notebooks), ROOT / "build", jobs=args.jobs, timeout=args.timeout)
+
+
+def _seeds(args: argparse.Namespace) -> int:
+    options = {"jobs": args.jobs, "timeout": args.timeout}
+    return seeds(_with_solutions(args.notebooks), ROOT / "build", shifts=args.shift, **options)
+
+
+def _with_solutions(paths: list[Path]) -> list[Path]:
+    return find(paths or [receipt_run.LECTURES, receipt_run.SOLUTIONS], lectures=True)
+
+
+def _shifts(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(_count(first), _count(last or first) + 1))
+
+
+def _badges(args: argparse.Namespace) -> int:
+    badges(args.repo)
+    return 0
+
+
+def _site(args: argparse.Namespace) -> int:
+    lectures = find([], lectures=True)
+    reason = stale(args.build, lectures)
+    if reason:
+        print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
+        return run(lectures, args.build, timeout=SHORT_TIMEOUT)
+    print(f"open {build(args.build)}")
+    return 0
+
+
+def _figures(args: argparse.Namespace) -> int:
+    figures()
+    return 0
+
+
+def _receipt(args: argparse.Namespace) -> int:
+    if args.readme:
+        return receipt_run.update_readme()
+    if args.add:
+        return receipt_run.add([Path(name) for name in args.what])
+    named = [path for name in args.what or ("solutions", "lectures") for path in _named(name)]
+    timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
+    return receipt_run.certify(
+        find(named, lectures=True),
+        full=args.full,
+        jobs=args.jobs,
+        build=ROOT / "build",
+        timeout=timeout,
+        limit=args.limit,
+        again=args.again,
+        together=args.together,
+        out=args.allow_cpu,
+    )
+
+
+def _named(name: str) -> list[Path]:
+    """The notebooks that "lectures", "solutions", a lecture's number or a path stand for."""
+    if name in ("lectures", "solutions"):
+        return [receipt_run.LECTURES if name == "lectures" else receipt_run.SOLUTIONS]
+    return sorted(receipt_run.LECTURES.glob(f"{name}_*.ipynb")) if name.isdecimal() else [Path(name)]
+
+
+def _strength(args: argparse.Namespace) -> int:
+    sample = None if args.all or args.cell else args.sample
+    options = {"sample": sample, "seed": args.seed, "jobs": args.jobs, "cells": args.cell, "build": ROOT / "build"}
+    return strength.strength(find(args.notebooks, lectures=True), **options)
+
+
+def find(paths: list[Path], *, lectures: bool = False) -> list[Path]:
+    """The notebooks that `paths` (files or folders; none means notebooks/) name, in order, each once.
+
+    With `lectures` a folder gives only what has a lecture's number. Raises ValueError for a path that is not there, and
+    where the names leave nothing.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths or [ROOT / "notebooks"]:
+        if path.is_dir():
+            books = (book for book in sorted(path.glob("*.ipynb")) if is_lecture(book) or not lectures)
+            found |= {book.resolve(): book for book in books}
+        elif path.suffix == ".ipynb" and path.is_file():
+            found[path.resolve()] = path
+        elif path.exists():
+            raise ValueError(f"{path} is not a notebook: name .ipynb files or folders of them")
+        else:
+            raise ValueError(f"no such notebook: {path}")
+    if not found:
+        raise ValueError(f"no notebooks in {', '.join(map(str, paths)) or ROOT / 'notebooks'}")
+    return list(found.values())

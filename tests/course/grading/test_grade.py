@@ -255,6 +255,7 @@ LOSES_NOTHING = {  # what an honest student may send: all 20 points
     "no ids": without_ids(load(LAB)),
     "zoë o'neil =cmd": load(LAB),
     "..": load(LAB),
+    "文" * 80: load(LAB),
     "ids twice": notebook(cells=[c | {"id": "x"} if c["id"].startswith("task") else c for c in load(LAB)["cells"]]),
     "odd metadata": notebook(metadata={"kernelspec": {"name": "evil", "language": "R"}, "colab": 7}),
     "prints to stderr": with_cells(load(LAB), {"noise": NOISE}),
@@ -579,8 +580,13 @@ def shared():
     folders.remove(folder)
 
 
-def graded_under(folder: Path, names: list[str], denied: tuple[int, ...], *options: str, ordinary: bool = False):
-    """The command line on an honest submission and these hostile ones, where these system calls are denied."""
+def graded_under(
+    folder: Path, names: list[str], denied: tuple[int, ...], *options: str, ordinary: bool = False, mapped: bool = True
+):
+    """The command line on an honest submission and these hostile ones, where these system calls are denied.
+
+    mapped: whether a user may map its number in a namespace of its own.
+    """
     source = folder / "in"
     source.mkdir()
     (source / "ada.ipynb").write_text(LAB.read_text())
@@ -595,6 +601,8 @@ def graded_under(folder: Path, names: list[str], denied: tuple[int, ...], *optio
     def prepared():
         if ordinary:
             become_ordinary(Path(sys.prefix), Path(sys.base_prefix), ROOT, folder)
+        if not mapped:
+            deny_the_map_of_numbers()
         deny(*denied)
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_DATA")}
@@ -610,32 +618,62 @@ def graded_under(folder: Path, names: list[str], denied: tuple[int, ...], *optio
 
 CALLED = [(int(socket.AF_INET), 0, ("127.0.0.1", 9)), (int(socket.AF_INET), 0, ("198.51.100.7", 53))]
 CAGED = ["reads_the_solution_when_asked", "calls_home", "outlives_its_cell", "deep_folders", "reads_proc",
-         "looks_into_other_processes", "memory_that_nobody_counts", "new_namespaces", "reads_its_own_memory"]  # fmt: skip
+         "looks_into_other_processes", "memory_that_nobody_counts", "new_namespaces", "reads_its_own_memory",
+         "a_name_that_is_no_text", "signals_all", "stops_its_keeper", "watches_its_neighbours", "becomes_root",
+         "a_network_link", "full_pipes", "poisons_bytecode", "takes_back_the_clock", "more_processes"]  # fmt: skip
+
+
+def deny_the_map_of_numbers() -> None:
+    """Nothing under /proc can be written from now on, such as the map of a user namespace: a Landlock rule set."""
+    create, add, restrict = 444, 445, 446
+    writing = 1 << 1 | 1 << 13  # and moving, which every rule set denies that does not name it
+    ruleset = sandbox.libc.syscall(create, struct.pack("Q", writing), 8, 0)
+    for path in Path("/").iterdir():
+        if path.name != "proc":
+            handle = os.open(path, os.O_PATH)
+            sandbox.libc.syscall(add, ruleset, 1, struct.pack("=Qi", writing, handle), 0)
+            os.close(handle)
+    sandbox.libc.prctl(38, 1, 0, 0, 0)
+    assert sandbox.libc.syscall(restrict, ruleset, 0) == 0, os.strerror(ctypes.get_errno())
+
+
+ENVIRONMENTS = {  # name: (an ordinary user, denied calls, whether a user may map its number, what is said of namespaces)
+    "denied": (False, (UNSHARE,), True, "Operation not permitted"),
+    "user": (True, (), True, "on"),
+    "user, denied": (True, (UNSHARE,), True, "Operation not permitted"),
+    "user, no map": (True, (), False, "Permission denied: '/proc/self/"),
+    "user, neither namespaces nor Landlock": (True, (UNSHARE, LANDLOCK_CREATE), True, "Operation not permitted"),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ordinary", "denied"),
-    [(False, (UNSHARE,)), (True, ()), (True, (UNSHARE,))],
-    ids=["denied", "user", "user, denied"],
-)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.usefixtures("alone_on_sockets")
-def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, ordinary, denied):
+def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, environment):
+    ordinary, denied, mapped, namespaces = ENVIRONMENTS[environment]
     if ordinary and os.getuid() != 0:
         pytest.skip("not root here: the other cases are an ordinary user's")
-    done, users = graded_under(shared, CAGED, denied, *([] if denied else ["--strict"]), ordinary=ordinary)
+    alone, locked = namespaces == "on", LANDLOCK_CREATE not in denied
+    names = CAGED if locked else ["signals_all", "stops_its_keeper", "a_name_that_is_no_text", "becomes_root"]
+    strict = ["--strict"] if alone else []
+    done, users = graded_under(shared, names, denied, *strict, ordinary=ordinary, mapped=mapped)
     assert done.returncode == 0, done.stderr
     records = {record["student"]: record for record in gradebook.records(shared / "out")}
     earned = {name: record["earned"] for name, record in records.items()}
-    wanted = {name: hostile(HOSTILE[0].with_name(f"{name}.py"), {"HOSTS": "[]"})[1] for name in CAGED}
-    assert earned.pop("deep_folders") <= wanted.pop("deep_folders")  # it may be ended while it is asked
-    assert earned == wanted | {"ada": 20}
+    wanted = {name: hostile(HOSTILE[0].with_name(f"{name}.py"), {"HOSTS": "[]"})[1] for name in names} | {"ada": 20}
+    assert earned.pop("deep_folders", 0) <= wanted.pop("deep_folders", 0)  # it may be ended while it is asked
+    assert earned == wanted
     isolation = records["ada"]["isolation"]
-    assert isolation["namespaces"] == ("[Errno 1] Operation not permitted" if denied else "on")
-    assert isolation["files"] == isolation["signals"] == isolation["calls"] == "on"
-    assert ("modes allow" in isolation["network"] and "NOT ISOLATED here: network" in done.stderr) == bool(denied)
-    assert ("isolated, as tried here: files, network, signals, processes" in done.stderr) != bool(denied)
+    assert namespaces in isolation["namespaces"] and isolation["signals"] == isolation["calls"] == "on"
+    assert (isolation["files"] == "on") == locked and (isolation["network"] == "on") == alone
+    said = "isolated, as tried here: files, network, signals, processes" if alone else "NOT ISOLATED here: "
+    assert said in done.stderr and (" processes: " not in done.stderr)
     assert left_over(users) == [] and not list(shared.glob(f"{folders.PREFIX}*"))
+    if not alone:
+        shutil.rmtree(shared / "in")
+        done, _ = graded_under(shared, [], denied, "--strict", "--regrade", ordinary=ordinary, mapped=mapped)
+        refused = done.returncode == 2 and "cannot be isolated here" in done.stderr
+        assert refused or "0 graded, 1 unchanged" in done.stderr, done.stderr
 
 
 def test_what_isolates_is_told_as_it_is():

@@ -33,6 +33,7 @@ def load(path: Path) -> dict:
 )
 def test_no_cell_is_a_formula(cell):
     assert gradebook.harmless(cell).startswith("'")
+    assert gradebook.harmless(f"1;2;{cell}").split(";")[2].lstrip().startswith("'")  # where `;` separates cells
     assert gradebook.harmless(-1) == -1 and gradebook.harmless("a=1") == "a=1" and gradebook.harmless("") == ""
 
 
@@ -135,6 +136,24 @@ def test_whoever_handed_in_anything_has_a_line(tmp_path):
         for name in ("ada", "bea"):
             archive.writestr(f"folder/{name}.ipynb", LAB.read_text())
     assert [work.student for work in roster.works(tmp_path / "folder.zip", [read_lab(LAB)])] == ["ada", "bea"]
+
+
+def test_a_bomb_of_many_notebooks_is_unpacked_once_and_no_further_than_one_may_be_large(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(50):
+            archive.writestr(f"class/eve/{number}.ipynb", bytes(20 << 20))
+    read = []
+    real = roster._member
+
+    def counted(*given):
+        read.append(len(real(*given)))
+        return bytes(read[-1])
+
+    monkeypatch.setattr(roster, "_member", counted)
+    labs = [read_lab(path) for path in sorted((ROOT / "solutions").glob("0[0-3]*.ipynb"))]
+    with pytest.raises(ValueError, match="holds no notebook of"):
+        roster.works(tmp_path / "bomb.zip", labs)
+    assert LARGEST <= sum(read) < 2 * LARGEST, "for all four labs together"
 
 
 def test_a_class_list_tells_who_is_missing(tmp_path):

@@ -41,7 +41,9 @@ def read_record(path: Path) -> dict | None:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return record if isinstance(record, dict) and {"student", "lab", "earned", "checks"} <= record.keys() else None
+    if not isinstance(record, dict) or not record.keys() >= {"student", "lab", "earned", "checks"}:
+        return None
+    return {"failed": "", "held": []} | record  # which earlier versions of the course did not write
 
 
 def records(out: Path) -> list[dict]:

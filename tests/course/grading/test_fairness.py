@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from helpers.paths import ROOT
 
 from utils.course.__main__ import main
-from utils.course.grading import feedback, folders, gradebook, judge, protocol, sandbox, similar
+from utils.course.grading import feedback, folders, gradebook, judge, protocol, roster, sandbox, similar, worker
 from utils.course.grading import grade as grading
 from utils.course.grading.rules import Patience
 from utils.course.grading.submission import ELSEWHERE, read_submission
@@ -336,6 +337,71 @@ def test_a_keeper_that_fails_ends_its_worker_all_the_same(tmp_path):
     line = [sys.executable, "-c", code, tmp_path, str(grading.users_of(os.getpid())[0])]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "it ended"
+
+
+STARTS = """
+import socket, sys
+from pathlib import Path
+from utils.course.grading import clock, grade, sandbox, worker
+ours, theirs = socket.socketpair()
+command = ("/bin/sh", "-c", "(setsid sleep 600 &); sleep 600")
+cage = sandbox.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {}, command)
+keeper = worker.start(cage, theirs, "as if denied", clock.Clock())
+print(keeper.pid, flush=True)
+input()
+"""
+
+
+@pytest.mark.slow
+def test_without_namespaces_nothing_outlives_who_started_it_either():
+    folder = Path(tempfile.mkdtemp())  # pytest's own are this user's alone
+    folder.chmod(0o755)
+    (folder / "work").mkdir()
+    line = [sys.executable, "-c", STARTS, folder / "work", str(grading.users_of(os.getpid())[7])]
+    with subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        keeper = int(run.stdout.readline())
+        until = time.monotonic() + 60
+        while len(worker._family(keeper)) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        started = [pid for pid in worker._family(keeper) if pid != keeper]
+        run.kill()
+    while (left := [pid for pid in started if os.path.exists(f"/proc/{pid}")]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(started) >= 2 and left == []
+    folders.remove(folder)
+
+
+def test_a_file_that_cannot_be_read_any_more_is_no_empty_one(tmp_path, monkeypatch):
+    source = hand_in(tmp_path / "in", {"ada": book_of(LAB)})
+    monkeypatch.setattr(
+        grading, "try_sandbox", lambda *_: {"did": {}, "isolation": dict.fromkeys(sandbox.LAYERS, "on")}
+    )
+    real, asked = roster._file, []
+
+    def gone(path):
+        asked.append(path)
+        if len(asked) > 1:
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(roster, "_file", gone)
+    (record,) = grading.grade(source, [LAB], tmp_path / "out", RULES)
+    assert "Input/output error" in record["failed"]
+
+
+def test_a_long_sum_in_the_parameters_stops_nobody():
+    text = "device = 'cpu'\nx = " + "+".join(["1"] * 3000)
+    found = read_submission(json.dumps(book_of(LAB, {"parameters": text})).encode(), read_lab(LAB))
+    assert ("parameters", text) in found.cells
+
+
+def test_a_student_of_whom_no_lab_is_recognised_is_named(tmp_path):
+    other = {"nbformat": 4, "cells": [{"cell_type": "code", "id": "a", "metadata": {}, "source": "1"}]}
+    source = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": other})
+    labs = [read_lab(path) for path in SOLUTIONS[:2]]
+    found = roster.works(source, labs)
+    assert [work.student for work in found] == ["ada"] and roster.unrecognised(source, found) == ["bob"]
 
 
 def test_where_the_number_of_a_user_cannot_be_mapped_there_are_no_namespaces(monkeypatch):

@@ -580,12 +580,17 @@ def shared():
     folders.remove(folder)
 
 
+def drop_the_capability_of_mounting() -> None:
+    """As in a container: root may have a namespace of users, and mount there, but none of another kind here."""
+    assert sandbox.libc.prctl(24, 21, 0, 0, 0) == 0, os.strerror(ctypes.get_errno())  # for what is executed from here
+
+
 def graded_under(
     folder: Path, names: list[str], denied: tuple[int, ...], *options: str, ordinary: bool = False, mapped: bool = True
 ):
     """The command line on an honest submission and these hostile ones, where these system calls are denied.
 
-    mapped: whether a user may map its number in a namespace of its own.
+    mapped: whether a user may map its number in a namespace of its own, and root mount at all.
     """
     source = folder / "in"
     source.mkdir()
@@ -602,7 +607,7 @@ def graded_under(
         if ordinary:
             become_ordinary(Path(sys.prefix), Path(sys.base_prefix), ROOT, folder)
         if not mapped:
-            deny_the_map_of_numbers()
+            deny_the_map_of_numbers() if ordinary else drop_the_capability_of_mounting()
         deny(*denied)
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_DATA")}
@@ -620,7 +625,8 @@ CALLED = [(int(socket.AF_INET), 0, ("127.0.0.1", 9)), (int(socket.AF_INET), 0, (
 CAGED = ["reads_the_solution_when_asked", "calls_home", "outlives_its_cell", "deep_folders", "reads_proc",
          "looks_into_other_processes", "memory_that_nobody_counts", "new_namespaces", "reads_its_own_memory",
          "a_name_that_is_no_text", "signals_all", "stops_its_keeper", "watches_its_neighbours", "becomes_root",
-         "a_network_link", "full_pipes", "poisons_bytecode", "takes_back_the_clock", "more_processes"]  # fmt: skip
+         "a_network_link", "full_pipes", "poisons_bytecode", "takes_back_the_clock", "more_processes",
+         "limits_of_others", "owner_of_a_pipe"]  # fmt: skip
 
 
 def deny_the_map_of_numbers() -> None:
@@ -639,6 +645,7 @@ def deny_the_map_of_numbers() -> None:
 
 ENVIRONMENTS = {  # name: (an ordinary user, denied calls, whether a user may map its number, what is said of namespaces)
     "denied": (False, (UNSHARE,), True, "Operation not permitted"),
+    "root of a container": (False, (), False, "Operation not permitted"),
     "user": (True, (), True, "on"),
     "user, denied": (True, (UNSHARE,), True, "Operation not permitted"),
     "user, no map": (True, (), False, "Permission denied: '/proc/self/"),

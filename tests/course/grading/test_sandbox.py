@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import platform
+import resource
 import socket
 import subprocess
 import sys
@@ -41,12 +42,12 @@ def error_of(number: int, *arguments: int) -> int:
     return ctypes.get_errno() if sandbox.libc.syscall(ctypes.c_long(number), *padded) < 0 else 0
 
 
-def filtered(question: Callable[[], str], mounted: bool = True, scoped: bool = True) -> str:
+def filtered(question: Callable[[], str], mounted: bool = True, scoped: bool = True, private: bool = True) -> str:
     """The answer of a child process that has loaded the filter."""
 
     def asked() -> str:
         sandbox.libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        assert system_calls.refuse_the_rest(mounted, scoped) == sandbox.ON
+        assert system_calls.refuse_the_rest(mounted, scoped, private) == sandbox.ON
         return question()
 
     return in_a_child(asked)
@@ -129,6 +130,23 @@ def test_signals_go_only_where_nobody_else_can_be_hit():
 
 
 @needs_libseccomp
+def test_limits_of_other_processes_stay_where_they_can_be_seen():
+    def question() -> str:
+        with subprocess.Popen(["sleep", "60"]) as child:
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # its own
+                resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (32, 32))
+                return "changed"
+            except OSError as error:
+                return str(error.errno)
+            finally:
+                child.kill()
+
+    assert filtered(question) == "changed"
+    assert filtered(question, private=False) == str(errno.ENOSYS)
+
+
+@needs_libseccomp
 def test_a_worker_cannot_outlive_its_keeper_by_asking_nor_get_larger_buffers():
     def question() -> str:
         ours, _theirs = socket.socketpair()
@@ -181,7 +199,7 @@ MISSING = """
 import ctypes.util
 find, ctypes.util.find_library = ctypes.util.find_library, lambda name: None if name == "seccomp" else find(name)
 from utils.course.grading import system_calls
-print(system_calls.refuse_the_rest(True, True))
+print(system_calls.refuse_the_rest(True, True, True))
 """
 
 

@@ -74,7 +74,8 @@ def _task(task: Task, record: dict) -> str:
     parts = [f"<h2>{escape(heading)} <span class={state}>{earned} of {points}</span></h2>"]
     for check in checks:
         if check["earned"] < check["points"]:
-            said = "a further check, of other inputs, found it wrong" if check["hidden"] else check["message"]
+            hidden = check["hidden"] and task.name not in record["held"]
+            said = "a further check, of other inputs, was not passed" if hidden else check["message"]
             parts.append(f"<pre>{escape(said)}</pre>")
     if told := record["raised"].get(task.code.id):
         parts.append(f"<p>Running the cell raised <code>{escape(f'{told[0][0]}: {told[1]}')}</code></p>")

@@ -111,7 +111,6 @@ def _judged(line: socket.socket, cage: sandbox.Cage, seconds: float, denied: str
     pid = os.fork()
     if pid == 0:
         try:
-            signal.alarm(0)
             ours.close()
             _judge(line, theirs, clock)
         finally:
@@ -184,8 +183,8 @@ def _judge(line: socket.socket, zygote: socket.socket, clock: Clock) -> None:
         said = {"unreadable": str(error)}
     except NotIsolated as error:
         said = {"refused": str(error)}
-    except (NotGraded, protocol.Broken) as error:
-        said = {"failed": str(error)}
+    except Exception as error:  # the grader's own fault, whatever it is: nobody gets a zero for it
+        said = {"failed": str(error) or repr(error)}
     send(line, said)
 
 

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from utils.course import ROOT
 from utils.course.grading import feedback, gradebook, probe, sandbox
 from utils.course.grading.folders import remove_abandoned, submission_folder
-from utils.course.grading.roster import Listed, Work, missing, works
+from utils.course.grading.roster import Listed, Work, missing, unrecognised, works
 from utils.course.grading.rules import Rules
 from utils.course.grading.server import ForkServer, NoAnswer
 from utils.course.grading.similar import alike, statements
@@ -36,10 +36,12 @@ ENGINE = (
     "worker",
     "cells",
     "judge",
+    "rules",
+    "clock",
     "submission",
     "protocol",
     "fork_server",
-)  # modules that decide a grade, besides the checks
+)  # modules that decide which checks pass, besides the checks
 PROBE_SECONDS = 120.0  # to try the sandbox
 MOST_NAMED = 20
 HELD = "passed, though the code is the starter's: an instructor looks at it"
@@ -86,6 +88,10 @@ def grade(
     if todo:
         _grade_all(todo, source, out, rules, jobs, executor)
     found = gradebook.decided(out, gradebook.records(out))
+    for record in found:
+        for lab in read:
+            if record.get("decided") and record["lab"] == lab.name:
+                feedback.write_page(out, record, lab)
     absent = {lab.name: missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read}
     gradebook.write_tables(out, found, absent)
     for lab in read:
@@ -98,6 +104,8 @@ def grade(
             write_summary(out, lab.name, own, pairs)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
+    if others := unrecognised(source, handed_in):
+        _say(f"{len(others)} handed in nothing that is of these labs: {', '.join(others)}")
     if stale:
         _say(f"{stale} were graded by checks that have changed since: --regrade grades them again")
     return found
@@ -140,7 +148,7 @@ def selftest(labs: list[Path], rules: Rules, *, jobs: int = 2) -> None:
     wrong = []
     for record in records:
         want = record["points"] if record["student"] == "solution" else 0
-        if record["failed"] or record["earned"] != want:
+        if record["failed"] or record["held"] or record["earned"] != want:
             messages = (check["message"] for check in record["checks"] if check["message"])
             why = record["failed"] or record["problem"] or next(messages, "")
             wrong.append(
@@ -198,9 +206,10 @@ def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: in
     with executor or ThreadPoolExecutor(jobs) as pool, tqdm(total=len(todo), unit="submission", disable=None) as bar:
         running: set[Future] = set()
         try:
-            _say_what_isolates(pool.submit(try_sandbox, hidden, rules).result(), rules)
-            for works_now, at_a_time in ((iter(todo), jobs), (again, 1)):
-                for work, said in _answers(pool, works_now, at_a_time, hidden, rules, running):
+            running.add(probing := pool.submit(try_sandbox, hidden, rules))
+            _say_what_isolates(probing.result(), rules)
+            for works_now, in_flight in ((todo, IN_FLIGHT * jobs), (again, 1)):
+                for work, said in _answers(pool, works_now, in_flight, hidden, rules, running):
                     if works_now is not again and (said.get("late") or "failed" in said):
                         again.append(work)
                         continue
@@ -216,13 +225,18 @@ def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: in
 
 
 def _answers(
-    pool: Executor, todo: Iterator[Work], jobs: int, hidden: list[str], rules: Rules, running: set[Future]
+    pool: Executor, todo: list[Work], in_flight: int, hidden: list[str], rules: Rules, running: set[Future]
 ) -> Iterator[tuple[Work, dict]]:
     """Each work with what is said of it, as it comes. running: the futures at work, kept up to date."""
-    todo, of = iter(todo), {}
+    left, of = iter(todo), {}
     while True:
-        for work in itertools.islice(todo, IN_FLIGHT * jobs - len(of)):
-            future = pool.submit(grade_one, *_job(work), hidden, rules)
+        for work in itertools.islice(left, in_flight - len(of)):
+            try:
+                raw = b"" if work.problem else work.read()
+            except (ValueError, OSError) as error:  # it was readable a moment ago
+                yield work, {"failed": f"its file could not be read: {error}"}
+                continue
+            future = pool.submit(grade_one, raw, work.lab.book.path.read_bytes(), work.lab.name, hidden, rules)
             of[future] = work
             running.add(future)
         if not of:
@@ -278,15 +292,6 @@ def try_sandbox(hidden: list[str], rules: Rules) -> dict:
             return {"failed": str(error)}
 
 
-def _job(work: Work) -> tuple[bytes, bytes, str]:
-    """The data for the grading process: the notebook, the lab, the lab's name."""
-    try:
-        raw = work.read() if not work.problem else b""
-    except (ValueError, OSError):
-        raw = b""
-    return raw, work.lab.book.path.read_bytes(), work.lab.name
-
-
 _server = ForkServer()  # of this process, for all its threads
 atexit.register(_server.end)
 
@@ -313,8 +318,10 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         job |= {"seed": inputs_seed(rules.seed, raw), "secret": f"numbers of {rules.seed}"}
         job |= {"patience": asdict(rules.patience), "seconds": rules.seconds, "strict": rules.strict}
         hidden = [*hidden, str(secret)]
-        executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules) if rules.notebook else b""
+        executed = b""
         try:
+            if rules.notebook:
+                executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
             said = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
         except NoAnswer as error:
             return {"failed": f"grading it came to no end: {error}"}
@@ -430,7 +437,7 @@ def _record(work: Work, said: dict) -> dict:
 
 
 def checks_digest(lab: Lab) -> str:
-    """SHA-256 of everything but the submission that decides a grade: checks, points, and the code that runs them."""
+    """SHA-256 of what decides which checks a submission passes: the checks, their points, and the code that runs them."""
     digest = hashlib.sha256()
     for task in lab.tasks:
         for check in task.checks:

@@ -79,6 +79,7 @@ def decided(out: Path, found: list[dict]) -> list[dict]:
                 check["earned"] = min(left, check["points"])
                 left -= check["earned"]
             record["earned"] = sum(check["earned"] for check in record["checks"])
+            record["decided"] = True
             record["held"] = [name for name in record["held"] if name != task]
             record["notes"].append(
                 f"{task}: {points} of {possible} by decision, {row.get('reason') or 'no reason given'}"

@@ -96,7 +96,18 @@ def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
     """Those of the class list of whom there is nothing, by number where both have one, else by name."""
     works = list(works)
     ids, names = {work.id for work in works if work.id}, {_plain(work.student) for work in works}
-    return [each for each in listed if each.id not in ids and _plain(each.student) not in names]
+    unnumbered = {_plain(work.student) for work in works if not work.id}
+    return [
+        each
+        for each in listed
+        if each.id not in ids and _plain(each.student) not in (unnumbered if each.id else names)
+    ]
+
+
+def unrecognised(source: Path, works: Iterable[Work]) -> list[str]:
+    """The students who handed in something of which none is one of these works."""
+    known = {work.student.partition(" (")[0] for work in works}
+    return sorted({file.student for file in _handed(source)} - known)
 
 
 def _plain(name: str) -> str:

@@ -20,6 +20,7 @@ from utils.course.grading.system_calls import ON, refuse_the_rest
 
 LAYERS = ("user", "namespaces", "mounts", "files", "network", "signals", "calls", "limits")
 ISOLATING = (
+    "user",
     "files",
     "network",
     "signals",
@@ -101,7 +102,8 @@ def unshared() -> None:
     """
     flags = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS
     user, group = os.getuid(), os.getgid()
-    if user == 0 and libc.unshare(flags) == 0:
+    if user == 0:  # in a namespace of users it would have no other user to become
+        _done(libc.unshare(flags))
         return
     _done(libc.unshare(flags | CLONE_NEWUSER))
     Path("/proc/self/setgroups").write_text("deny")
@@ -180,6 +182,9 @@ def _furnish(new: Path, work: Path, readable: Sequence[Path], hidden: Sequence[P
             show(path)
     for path in covered:
         _set_attributes(there(path), MOUNT_ATTR_RDONLY)
+    for path in hidden:
+        if path.is_file() and there(path).exists():
+            _mount("/dev/null", there(path), "", MS_BIND)
     for path in (*(Path("/", name) for name in LINKS_OF_ROOT), *readable):
         if path.is_symlink() and not os.path.lexists(there(path)):
             there(path).parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +242,7 @@ def locked_in(
     states |= _landlocked((work, *SCRATCH) if mounted else (work,), (Path("/"),) if mounted else readable)
     alone = namespaces == ON or states["signals"] == ON or (was_root and states["user"] == ON)
     die_with_parent()  # the change of user has reset this, and the filter refuses it
-    states["calls"] = refuse_the_rest(mounted, alone)
+    states["calls"] = refuse_the_rest(mounted, alone, namespaces == ON or (was_root and states["user"] == ON))
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of the same user may look into this one
     states["signals"] = ON if alone or states["calls"] == ON else states["signals"]
     states["network"] = network_of(states)

@@ -15,6 +15,7 @@ from utils.course.notebooks.lab import Lab
 
 ALIKE = 0.6  # of the weight that either has
 SMALLEST = 30  # fewest nodes of code beyond the starter for a submission to be compared
+LONGEST = 100_000  # characters of code that are compared: parsing takes 600 times as much memory
 COMMON = 0.3  # a statement that a larger share of the class wrote says nothing
 
 
@@ -63,6 +64,8 @@ def _pair(first: str, second: str, written: dict, rare: set[str]) -> Pair:
 
 def statements(source: str) -> dict[str, int]:
     """hash -> number of nodes, of each simple statement and of each head of a compound one."""
+    if len(source) > LONGEST:
+        return {}
     try:
         tree = ast.parse(python_of(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -15,7 +15,8 @@ from utils.course.notebooks.notebook import Cell, source_hash, text_of
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
-LONGEST_WITH_MAGICS = 100_000
+LONGEST_WITH_MAGICS = 20_000
+LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
@@ -65,7 +66,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
         raise Unreadable(f"no task of {lab.name} is in it: is it another lab's file?")
     whole = _with_what_is_given(lab, matched)
     given = {name: tuple(sorted(_defined(source))) for name, source in whole if name.startswith("given-")}
-    return Submission(tuple(whole), given, code | {ELSEWHERE: "\n\n".join(own)}, tuple(notes))
+    return Submission(tuple(whole), given, code | {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}, tuple(notes))
 
 
 def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
@@ -151,7 +152,7 @@ def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
     """The student's code for a task: the cell with its id, and all others that define or assign the task's names."""
     wanted = _defined(task.code.source)
     found = [source for name, source in cells if name == task.code.id or wanted & _defined(source)]
-    return "\n\n".join(found)
+    return "\n\n".join(found)[:LONGEST_KEPT]
 
 
 def _defined(source: str) -> set[str]:
@@ -207,15 +208,14 @@ def _parameters(given: list[tuple[str, str]], source: str) -> tuple[str, str]:
     no submission sees a GPU.
     """
     known = set().union(*(_defined(text) for _, text in given))
+    chosen, rest = [], []
     try:
-        body = ast.parse(python_of(source)).body
+        for node in ast.parse(python_of(source)).body:
+            if isinstance(node, ast.Assign) and {getattr(target, "id", "") for target in node.targets} <= known:
+                if isinstance(node.value, ast.Constant) and "device" not in {target.id for target in node.targets}:
+                    chosen.append(ast.unparse(node))
+            else:
+                rest.append(ast.unparse(node))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "", source
-    chosen, rest = [], []
-    for node in body:
-        if isinstance(node, ast.Assign) and {getattr(target, "id", "") for target in node.targets} <= known:
-            if isinstance(node.value, ast.Constant) and "device" not in {target.id for target in node.targets}:
-                chosen.append(ast.unparse(node))
-        else:
-            rest.append(ast.unparse(node))
     return "\n".join(chosen), "\n".join(rest)

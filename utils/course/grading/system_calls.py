@@ -18,22 +18,21 @@ ON = "on"
 FILES = """
 access chdir chmod close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir fchmod
 fchmodat fchmodat2 fchown fchownat chown lchown fdatasync fgetxattr flistxattr flock fstat fstatfs fsync ftruncate getcwd
-getdents getdents64 getxattr ioctl lgetxattr link linkat listxattr llistxattr lseek lstat mkdir mkdirat mknod mknodat
+getdents getdents64 getxattr lgetxattr link linkat listxattr llistxattr lseek lstat mkdir mkdirat mknod mknodat
 newfstatat open openat openat2 pread64 preadv pwrite64 pwritev read readahead readlink readlinkat readv rename renameat
 renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync sync_file_range syncfs tee truncate umask unlink
 unlinkat utime utimensat utimes futimesat vmsplice write writev
 """
 MEMORY = """
-brk get_mempolicy madvise mbind membarrier mlock mlock2 mlockall mmap mprotect mremap msync munlock munlockall munmap
+brk get_mempolicy madvise mbind membarrier mlock mlock2 mlockall mprotect mremap msync munlock munlockall munmap
 pkey_alloc pkey_free pkey_mprotect rseq set_mempolicy
 """
 PROCESSES = """
 arch_prctl capget execve execveat exit exit_group fork vfork futex futex_requeue futex_wait futex_waitv futex_wake
 get_robust_list set_robust_list getcpu getegid geteuid getgid getgroups getpgid getpgrp getpid getppid getpriority getrandom
-getresgid getresuid getrlimit getrusage getsid gettid getuid pidfd_open prlimit64 restart_syscall
+getresgid getresuid getrlimit getrusage getsid gettid getuid pidfd_open restart_syscall
 sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler
-sched_rr_get_interval sched_setaffinity sched_setparam sched_setscheduler sched_yield seccomp
-set_tid_address set_thread_area setpgid setpriority setrlimit
+sched_rr_get_interval sched_yield seccomp set_tid_address set_thread_area setpgid setrlimit
 setsid sysinfo times uname wait4 waitid
 """
 SIGNALS = """
@@ -60,26 +59,32 @@ CHANGES = ("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "fchow
 WATCHING = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")  # nor may it watch them there
 NAMESPACES = sum(1 << bit for bit in (7, 17, 25, 26, 27, 28, 29, 30))  # flags of clone
 PR_SET_PDEATHSIG = 1
-F_SETPIPE_SZ = 1031
+# Of fcntl: copies, flags, locks, leases, seals, and asking; not the owner and the signal of a file, nor the size of a pipe.
+FCNTL = (*range(8), 9, 11, 36, 37, 38, 1024, 1025, 1030, 1032, 1033, 1034)
+# Of ioctl: a terminal's settings, size and group, bytes to read, blocking, closing on exec, copies of a file, its flags.
+IOCTL = (0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409, 0x80086601)
+OF_A_PROCESS = ("prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler")  # the first argument says of which
+SHARED, ANONYMOUS = 1, 0x20  # memory that is both is counted by no process that does not touch it
 BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and what forces them: memory of the kernel that no limit counts
 
 
-def refuse_the_rest(mounted: bool, scoped: bool) -> str:
+def refuse_the_rest(mounted: bool, scoped: bool, private: bool) -> str:
     """Allow this process and its children nothing but the calls of this list, for good. "on", or why that was not done.
 
     mounted: it sees no files of others, and may change modes. scoped: it cannot signal others, and may send signals.
+    private: nobody else's processes are of its user and in its sight, and it may set limits and priorities.
     """
     if pyseccomp is None:
         return NO_SECCOMP
     try:
-        _filter(mounted, 0 if scoped else os.getpid()).load()
+        _filter(mounted, 0 if scoped else os.getpid(), private).load()
     except OSError as error:
         return str(error)
     return ON
 
 
 @functools.cache  # that of the common case is made in the clean process
-def _filter(mounted: bool, signals_only: int) -> "pyseccomp.SyscallFilter":
+def _filter(mounted: bool, signals_only: int, private: bool) -> "pyseccomp.SyscallFilter":
     """signals_only: the one process that may be sent signals; 0 for any."""
     arg, allow = pyseccomp.Arg, pyseccomp.ALLOW
     calls = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.ENOSYS))
@@ -100,7 +105,16 @@ def _filter(mounted: bool, signals_only: int) -> "pyseccomp.SyscallFilter":
     # The flags of clone3 are in memory, which no filter can read. Without it, libc takes clone.
     add(allow, "clone", arg(0, pyseccomp.MASKED_EQ, NAMESPACES, 0))
     add(allow, "prctl", arg(0, pyseccomp.NE, PR_SET_PDEATHSIG))
-    add(allow, "fcntl", arg(1, pyseccomp.NE, F_SETPIPE_SZ))
+    for command in FCNTL:
+        add(allow, "fcntl", arg(1, pyseccomp.EQ, command))
+    for request in IOCTL:
+        add(allow, "ioctl", arg(1, pyseccomp.EQ, request))
+    for flags in (0, SHARED, ANONYMOUS):
+        add(allow, "mmap", arg(3, pyseccomp.MASKED_EQ, SHARED | ANONYMOUS, flags))
+    for name in OF_A_PROCESS:
+        add(allow, name, *([] if private else [arg(0, pyseccomp.EQ, 0)]))
+    if private:
+        add(allow, "setpriority")
     for persona in (0, 0xFFFFFFFF):  # what it has, or the ordinary one
         add(allow, "personality", arg(0, pyseccomp.EQ, persona))
     add(allow, "socket", arg(0, pyseccomp.EQ, socket.AF_UNIX))
@@ -114,4 +128,4 @@ def _filter(mounted: bool, signals_only: int) -> "pyseccomp.SyscallFilter":
 
 
 if pyseccomp is not None:
-    _filter(True, 0)
+    _filter(True, 0, True)

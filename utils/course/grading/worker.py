@@ -83,8 +83,9 @@ class Keeper(NamedTuple):
 
 def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: str, clock: Clock) -> None:
     os.setsid()
-    sandbox.die_with_parent()
     sandbox.adopt_orphans()
+    if not denied:  # else it must live on to end the worker's children; it hears of its parent's end by `line`
+        sandbox.die_with_parent()
     _close_all_but(conversation.fileno(), line.fileno())
     if not denied:
         sandbox.unshared()

@@ -154,7 +154,8 @@ def _used(root: int, spent: dict[int, float], own_network: bool) -> Used:
         try:
             counted = _stat(f"/proc/{pid}")
             pages = re.findall(rb"^Rss(?:Anon|Shmem):\s*(\d+) kB", Path(f"/proc/{pid}/status").read_bytes(), re.M)
-            runnable = runnable or any(_stat(entry.path)[0] in b"RD" for entry in os.scandir(f"/proc/{pid}/task"))
+            tasks = (f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task"))
+            runnable = runnable or any(_stat(task)[0] in b"RD" for task in tasks)
         except OSError:
             continue
         spent[pid] = sum(map(int, counted[11:13])) * TICK

@@ -34,7 +34,7 @@ def canaries() -> Iterator[dict]:
         os.chmod(addresses[0], 0o777)
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         waits = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]  # ends with this process too
-        other = stack.enter_context(subprocess.Popen(waits, stdin=subprocess.PIPE))
+        other = stack.enter_context(subprocess.Popen(waits, stdin=subprocess.PIPE, start_new_session=True))
         yield {"file": str(file), "sockets": addresses, "port": tcp.getsockname()[1], "pid": other.pid}
 
 

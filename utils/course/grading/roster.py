@@ -98,9 +98,7 @@ def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
     ids, names = {work.id for work in works if work.id}, {_plain(work.student) for work in works}
     unnumbered = {_plain(work.student) for work in works if not work.id}
     return [
-        each
-        for each in listed
-        if each.id not in ids and _plain(each.student) not in (unnumbered if each.id else names)
+        each for each in listed if each.id not in ids and _plain(each.student) not in (unnumbered if each.id else names)
     ]
 
 

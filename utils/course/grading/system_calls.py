@@ -63,7 +63,12 @@ PR_SET_PDEATHSIG = 1
 FCNTL = (*range(8), 9, 11, 36, 37, 38, 1024, 1025, 1030, 1032, 1033, 1034)
 # Of ioctl: a terminal's settings, size and group, bytes to read, blocking, closing on exec, copies of a file, its flags.
 IOCTL = (0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409, 0x80086601)
-OF_A_PROCESS = ("prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler")  # the first argument says of which
+OF_A_PROCESS = (
+    "prlimit64",
+    "sched_setaffinity",
+    "sched_setparam",
+    "sched_setscheduler",
+)  # the first argument says of which
 SHARED, ANONYMOUS = 1, 0x20  # memory that is both is counted by no process that does not touch it
 BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and what forces them: memory of the kernel that no limit counts
 

@@ -18,7 +18,7 @@ import pytest
 from helpers.paths import ROOT
 
 from utils.course.__main__ import main
-from utils.course.grading import feedback, folders, gradebook, judge, protocol, roster, sandbox, similar, worker
+from utils.course.grading import feedback, folders, gradebook, judge, probe, protocol, roster, sandbox, similar, worker
 from utils.course.grading import grade as grading
 from utils.course.grading.rules import Patience
 from utils.course.grading.submission import ELSEWHERE, read_submission
@@ -240,7 +240,54 @@ def test_a_number_of_many_digits_stops_nobody():
     assert pair.share == 1
 
 
+def test_a_students_value_of_what_the_lab_assigns_holds_and_the_labs_functions_stay():
+    found = read_submission(json.dumps(book_of(LAB)).encode(), read_lab(LAB))
+    assert {"same_storage", "torch_calls", "Calls"} == set(found.given["given-setup"])
+    assert found.given["given-parameters"] == ()
+
+
+def test_a_value_of_a_parameter_is_set_before_the_set_up_and_the_device_never():
+    text = "import functools\ndevice = 'auto'\nseed = 4711\nmine = seed"
+    found = read_submission(json.dumps(book_of(LAB, {"parameters": text})).encode(), read_lab(LAB))
+    names = [name for name, _ in found.cells]
+    sources = dict(found.cells)
+    assert names[:4] == ["given-parameters", "given-injected-parameters", "given-setup", "parameters"]
+    assert sources["given-injected-parameters"] == "seed = 4711"
+    assert sources["parameters"] == "import functools\nmine = seed"
+
+
 # The parts of the cage
+
+
+def test_the_probe_finds_what_is_open(monkeypatch):
+    """Without any sandbox: all that it tries succeeds."""
+    monkeypatch.setattr(probe, "SLEEPS", 3599)  # told from the process that another test starts
+    ours, theirs = os.pipe()
+    with probe.canaries() as given:
+        os.waitpid(sandbox.forked(lambda: os.write(theirs, json.dumps(probe.tried(**given)).encode())), 0)
+        done = json.loads(os.read(ours, 1 << 16))
+        while not (outlived := _running(f"sleep\0{probe.SLEEPS}\0")):
+            time.sleep(0.01)
+        os.kill(outlived, signal.SIGKILL)
+    os.close(ours)
+    os.close(theirs)
+    assert [len(done[layer].split("; ")) for layer in ("files", "network", "signals")] == [3, 3, 1]
+    isolation = dict.fromkeys(sandbox.LAYERS, "on")
+    said = {"did": done | {"processes": "a process outlived its worker"}, "isolation": isolation}
+    with pytest.raises(ValueError, match=r"cannot be isolated here \(files: .*processes: a process outlived"):
+        grading._say_what_isolates(said, grading.Rules(seed=1, strict=True))
+    said = {"did": dict.fromkeys(done, ""), "isolation": isolation | {"user": "Invalid argument"}}
+    with pytest.raises(ValueError, match=r"cannot be isolated here \(user: Invalid argument\)"):
+        grading._say_what_isolates(said, grading.Rules(seed=1, strict=True))
+
+
+def _running(command: str) -> int:
+    """The process with this command line, its words ended by zero bytes; 0 if there is none."""
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_text() == command:
+                return int(pid)
+    return 0
 
 
 @UNSHARES

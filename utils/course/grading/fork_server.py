@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -68,19 +69,14 @@ def main() -> None:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, DESCRIPTORS)
         if not message:
             return
-        pid = os.fork()
-        if pid == 0:
-            try:
-                control.close()
-                _serve(message, descriptors, denied)
-            finally:
-                os._exit(0)
+        sandbox.forked(partial(_serve, control, message, descriptors, denied))
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _serve(message: bytes, descriptors: list[int], denied: str) -> None:
+def _serve(control: socket.socket, message: bytes, descriptors: list[int], denied: str) -> None:
     """One request; the end of this process tells the other side that all processes of the submission have ended."""
+    control.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     sandbox.die_with_parent()
     line, _held = (socket.socket(fileno=descriptor) for descriptor in descriptors)
@@ -108,13 +104,12 @@ def _judged(line: socket.socket, cage: sandbox.Cage, seconds: float, denied: str
     """Run a judge for the request on `line`, and its workers; all have ended when this returns."""
     ours, theirs = socket.socketpair()
     clock = Clock()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            ours.close()
-            _judge(line, theirs, clock)
-        finally:
-            os._exit(0)
+
+    def work() -> None:
+        ours.close()
+        _judge(line, theirs, clock)
+
+    pid = sandbox.forked(work)
     line.close()
     theirs.close()
     ended, keeper, own = os.pidfd_open(pid), None, cage

@@ -334,7 +334,7 @@ def _remove_abandoned_once() -> None:
 
 
 def users_of(pid: int) -> range:
-    """The user ids for submissions that process `pid` grades as root, one for each submission at a time."""
+    """The user ids for submissions that process `pid` grades as root: another for each submission."""
     return range(FIRST_USER + USERS * (pid % 1_000_000), FIRST_USER + USERS * (pid % 1_000_000 + 1))
 
 

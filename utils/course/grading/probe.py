@@ -1,6 +1,6 @@
 """Tries, as a submission could, to reach what it must not: the proof of what the sandbox says of itself.
 
-The trusted side sets up a file, sockets and a process (`Canaries`); `tried` is called in a sandboxed worker.
+The trusted side sets up a file, sockets and a process (`canaries`); `tried` is called in a sandboxed worker.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,21 +111,32 @@ def unshared() -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
+def forked(work: Callable[[], None]) -> int:
+    """The number of a child of this process that does `work` and ends: it never returns into the code of its parent."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
 def namespaces_denied() -> str:
     """Why a process that is started here cannot have namespaces of its own; "" if it can. A child of this one tries it.
 
     Some systems (Ubuntu since 23.10) let an ordinary user leave its namespaces, and then deny the map of its number.
     """
     ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def leave() -> None:
         try:
             unshared()
-            _done(libc.mount(b"none", b"/", b"", MS_REC | MS_PRIVATE, b""))
+            _mount("none", Path("/"), "", MS_REC | MS_PRIVATE)
         except OSError as error:
             os.write(theirs, str(error).encode())
-        finally:
-            os._exit(0)
+
+    pid = forked(leave)
     os.close(theirs)
     with os.fdopen(ours, "rb") as said:
         problem = said.read().decode(errors="replace")

@@ -17,6 +17,7 @@ MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
 LONGEST_WITH_MAGICS = 20_000
 LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
@@ -151,24 +152,36 @@ def _after_the_checks(lab: Lab) -> set[str]:
 def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
     """The student's code for a task: the cell with its id, and all others that define or assign the task's names."""
     wanted = _defined(task.code.source)
-    found = [source for name, source in cells if name == task.code.id or wanted & _defined(source)]
+    found = [source for name, source in cells if name == task.code.id or wanted & _bound(source)]
     return "\n\n".join(found)[:LONGEST_KEPT]
 
 
 def _defined(source: str) -> set[str]:
-    """The names that a cell binds at its top: functions, classes, and what is assigned or imported under such a name."""
-    try:
-        body = ast.parse(python_of(source)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    """The functions and classes that a cell defines at its top, also where it is no Python."""
+    body = _body(source)
+    if body is None:
         return set(re.findall(r"^(?:async def|def|class)\s+(\w+)", source, re.M))
-    found = set()
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+    return {node.name for node in body if isinstance(node, DEFINITIONS)}
+
+
+def _bound(source: str) -> set[str]:
+    """All names that a cell binds at its top: what it defines, assigns or imports."""
+    found = _defined(source)
+    for node in _body(source) or ():
+        if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(name.asname or name.name).partition(".")[0] for name in node.names}
     return found
+
+
+def _body(source: str) -> list[ast.stmt] | None:
+    """The statements of a cell; None where it is no Python."""
+    try:
+        return ast.parse(python_of(source)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _with_what_is_given(lab: Lab, cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -207,7 +220,7 @@ def _parameters(given: list[tuple[str, str]], source: str) -> tuple[str, str]:
     """(the student's values of the lab's parameters, what else stands in the student's cell). The device stays the lab's:
     no submission sees a GPU.
     """
-    known = set().union(*(_defined(text) for _, text in given))
+    known = set().union(*(_bound(text) for _, text in given))
     chosen, rest = [], []
     try:
         for node in ast.parse(python_of(source)).body:

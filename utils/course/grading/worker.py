@@ -1,6 +1,6 @@
 """The worker process, which runs a student's code, and its keeper: forked from a clean process, sandboxed, killed together.
 
-It runs the notebook's cells in a plain namespace and then answers questions. Nothing else that it says is trusted.
+It runs the notebook's cells (see cells) and then answers questions. Nothing else that it says is trusted.
 """
 
 import os
@@ -47,14 +47,9 @@ def start(cage: Cage, conversation: socket.socket, denied: str, clock: Clock) ->
     """
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return Keeper(pid, ours)
-    try:  # must never return into the parent's code
-        _keep(cage, conversation, theirs, denied, clock)
-    finally:
-        os._exit(1)
+    pid = sandbox.forked(lambda: _keep(cage, conversation, theirs, denied, clock))
+    theirs.close()
+    return Keeper(pid, ours)
 
 
 class Keeper(NamedTuple):
@@ -90,16 +85,15 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: 
     if not denied:
         sandbox.unshared()
     outside = os.open(cage.work, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself, whatever will be mounted over it
-    worker = os.fork()
-    if worker == 0:
-        try:
-            os.setpgid(0, 0)  # a signal to its own group does not reach the keeper
-            line.close()
-            os.close(outside)
-            clock.close()
-            _work(cage, conversation, denied)
-        finally:
-            os._exit(0)
+
+    def work() -> None:
+        os.setpgid(0, 0)  # a signal to its own group does not reach the keeper
+        line.close()
+        os.close(outside)
+        clock.close()
+        _work(cage, conversation, denied)
+
+    worker = sandbox.forked(work)
     conversation.close()
     try:
         _watch(cage, worker, line, outside, denied, clock)
@@ -112,7 +106,6 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: 
             os.waitpid(worker, 0)  # process 1 of its namespace: its children end with it
     if cage.result:
         _bring_out(cage, outside)
-    os._exit(0)
 
 
 def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: str, clock: Clock) -> None:
@@ -211,14 +204,12 @@ def _parent_of(pid: int) -> int:
 
 def end_all_of(user: int) -> None:
     """Kill every process of this user, of whom this must be root: what outlived its keeper, too."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setresuid(user, user, user)
-            os.kill(-1, signal.SIGKILL)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
+
+    def kill() -> None:
+        os.setresuid(user, user, user)
+        os.kill(-1, signal.SIGKILL)
+
+    os.waitpid(sandbox.forked(kill), 0)
 
 
 def _bytes_in(folder: Path) -> int:

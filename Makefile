@@ -4,6 +4,7 @@ PYTHON ?= python3
 LAB ?=
 BIN := .venv/bin
 READY := .venv/.ready
+LOOK := $(CURDIR)/utils/course/jupyter/custom
 # Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
 TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
 
@@ -40,7 +41,7 @@ check: $(READY)          ## lint, format, then every test but those of a browser
 
 lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/utils/course/jupyter:$(JUPYTER_CONFIG_PATH)
 lab: $(READY)            ## open JupyterLab at the README, the index of it all
-	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/README.md $(LAB)
+	$(BIN)/jupyter lab --custom-css --ServerApp.tornado_settings="{'static_custom_path':['$(LOOK)']}" --LabApp.default_url=/lab/tree/README.md $(LAB)
 
 receipt: $(READY)        ## run everything on the GPU here, keep what it verified in tests/receipts/
 	$(BIN)/python -m utils.course receipt $(if $(FULL),--full) $(if $(LIMIT),--limit $(LIMIT))

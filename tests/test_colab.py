@@ -149,14 +149,20 @@ def imports_of(sources: list[str]) -> set[str]:
 
 
 def test_what_notebooks_import_is_needed_and_pinned():
-    books = [path for folder in ("notebooks", "solutions") for path in (ROOT / folder).glob("*.ipynb")]
+    books = [path for folder in ("notebooks", "solutions") for path in (ROOT / folder).rglob("*.ipynb")]
     cells = [lectures.tree_of(cell) for path in books for cell in read(path).code]
     package = (path for path in (ROOT / "utils").rglob("*.py") if "course" not in path.parts)
     files = [path.read_text() for path in package]
     packages = metadata.packages_distributions()
     found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
     assert {"torch", "einops"} <= found
-    brought = {"filelock", "ipython", "pillow", "traitlets"}  # by torch, the kernel, Matplotlib, ipywidgets
+    brought = {
+        "filelock",
+        "ipython",
+        "matplotlib-inline",
+        "pillow",
+        "traitlets",
+    }  # by torch, the kernel, Matplotlib, ipywidgets
     assert found - brought <= set(colab.NEEDED)
     assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
 
@@ -193,7 +199,9 @@ def test_badges_come_and_go(tmp_path, capsys):
     colab_links.badges(REPOSITORY, copy)
     badged = contents(copy)
     changed = {name for name in badged if badged[name] != without[name]}
-    notebooks = {name for name in badged if re.fullmatch(r"(notebooks|solutions|labs)/\w+\.ipynb", name)}
+    notebooks = {
+        name for name in badged if re.fullmatch(r"(notebooks|notebooks/deeper|solutions|labs)/\w+\.ipynb", name)
+    }
     assert changed == {"pyproject.toml", "README.md", *notebooks} and badged.keys() == without.keys()
     assert colab_links.address_of(copy) == ADDRESS
     capsys.readouterr()

@@ -24,7 +24,8 @@ from helpers.paths import ROOT
 from utils.__main__ import add_train
 from utils.course import __main__ as course
 from utils.course.notebooks.colab_links import BADGE
-from utils.course.notebooks.notebook import is_lecture, read
+from utils.course.notebooks.length import STEP, length
+from utils.course.notebooks.notebook import DEEPER, is_lecture, notebooks_in, read
 from utils.course.receipts.receipt_run import notebooks
 from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import page_block, readme_block, with_block
@@ -34,7 +35,6 @@ PYTHON = Path(sys.executable)
 ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
 MADE = ("build", "runs")  # folders whose files are not the course's
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
-STEP = 5  # minutes of reading are rounded to this
 
 
 def readmes() -> list[Path]:
@@ -297,13 +297,6 @@ def test_the_red_message_is_what_the_lecture_prints(tmp_path):
 # Numbers
 
 
-def minutes(cells) -> int:
-    """To read a lecture: 200 words and 20 lines of code a minute, without the cell that only Colab runs."""
-    words = sum(len(cell.source.split()) for cell in cells if cell.kind == "markdown")
-    lines = sum(len(lines_of(cell.source)) for cell in cells if cell.kind == "code" and cell.id != "colab")
-    return STEP * round((words / 200 + lines / 20) / STEP)
-
-
 def title_of(path: Path) -> str:
     return read(path).title.split(" · ", 1)[1]
 
@@ -325,7 +318,7 @@ def test_the_table_has_each_lecture_and_its_labs(lecture):
     assert [path for _, path in shown] == [f"labs/{lab.name}" for lab in labs]
     assert all(title_of(lab).startswith(title) for lab, (title, _) in zip(labs, shown, strict=True))
     book = read(lecture)
-    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), minutes(book.cells)]
+    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), length(book).told]
     parts += [
         " · ".join(f"[{title}]({path})" for title, path in shown),
         " + ".join(str(points_of(lab)) for lab in labs),
@@ -338,6 +331,16 @@ def test_the_table_has_nothing_else():
     assert rows == [path.name[:2] for path in LECTURES] and len(rows) > 10
 
 
+def test_each_second_reading_has_a_line():
+    books = [read(path) for path in notebooks_in(ROOT / "notebooks") if path.parent.name == DEEPER]
+    rows = re.findall(
+        r"^\| \[([^\]]+)\]\(([^)]+)\) \| (\d+) \| (\d+) \| ..", TEXTS["notebooks/deeper/README.md"], re.MULTILINE
+    )
+    assert rows == [
+        (book.title, book.path.name, str(len(book.claims)), str(max(STEP, length(book).told))) for book in books
+    ]
+
+
 @pytest.mark.parametrize("lab", LABS, ids=lambda path: path.stem)
 def test_each_lab_is_linked_by_its_lecture(lab):
     (lecture,) = (ROOT / "notebooks").glob(f"{lab.name[:2]}_*.ipynb")
@@ -345,7 +348,7 @@ def test_each_lab_is_linked_by_its_lecture(lab):
 
 
 def test_what_two_cores_verify_is_counted():
-    ends = Counter(becomes(claim) for path in LECTURES for claim in read(path).claims)
+    ends = Counter(becomes(claim) for path in notebooks_in(ROOT / "notebooks") for claim in read(path).claims)
     told = re.search(r"(\d+) of the (\d+) claims\. (\d+) need a GPU and (\d+) the long form", " ".join(README.split()))
     assert [int(n) for n in told.groups()] == [ends[CLAIM] + ends[FOLKLORE], ends.total(), ends[GPU], ends[LONG]]
 

@@ -6,6 +6,7 @@ Each check is a function that returns what is wrong in words, so that an empty l
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -179,9 +180,9 @@ def problems_of(notebook: dict) -> list[str]:
 
 
 def pictures_in(notebook: dict) -> int:
-    """How many PNGs the outputs hold."""
+    """How many pictures the outputs hold."""
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
-    return sum("image/png" in output.get("data", {}) for output in outputs)
+    return sum("image/svg+xml" in output.get("data", {}) for output in outputs)
 
 
 def write_notebook(path: Path, sources: list[str]) -> None:
@@ -220,7 +221,7 @@ class Lab:
             ["make", "--dry-run", "--no-print-directory", "lab", f"LAB={options}"],
             cwd=ROOT, capture_output=True, text=True, check=True,
         ).stdout.splitlines()  # fmt: skip
-        words = lines[-1].split()
+        words = shlex.split(lines[-1])
         return [words[0].replace(".venv/bin", str(Path(sys.executable).parent)), *words[1:]]
 
     def _environment(self) -> dict[str, str]:

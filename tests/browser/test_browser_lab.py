@@ -13,7 +13,7 @@ def test_run_all_reaches_the_end(lab, page, name):
     with lab.opened(page, notebook):
         lab.run_all(page)
         done = lab.save(page, notebook)
-        shown = page.locator(".jp-OutputArea-output[data-mime-type='image/png'] img").evaluate_all(
+        shown = page.locator(".jp-OutputArea-output[data-mime-type='image/svg+xml'] img").evaluate_all(
             "images => images.filter(image => image.naturalWidth > 0).length"
         )
     assert problems_of(done) == []

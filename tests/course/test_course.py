@@ -13,8 +13,9 @@ from utils.course.commands import find
 from utils.course.lint import lectures
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge
-from utils.course.notebooks.notebook import read, source_hash
-from utils.course.notebooks.tidy import METADATA, as_bytes, changes_of, readable, tidied, tidy
+from utils.course.notebooks.navigation import navigation
+from utils.course.notebooks.notebook import callout, plain_claim, read, source_hash
+from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, readable, tidied, tidy
 from utils.course.run import run
 
 SETUP = "import os, signal, sys, time"
@@ -38,7 +39,7 @@ def claim(number: int, proof: str, *tags: str, lecture: int = 1) -> list[dict]:
     return [
         markdown(
             f"claim-{name}",
-            f"**Claim {lecture}.{number}.** The sentence of claim {number} has a\nnumber in it.\n\nMore.",
+            f"> ◆ **Claim {lecture}.{number}.** The sentence of claim {number} has a\n> number in it.\n\nMore.",
         ),
         code(f"proof-{name}", proof, *tags),
     ]
@@ -297,6 +298,25 @@ def test_the_hash_of_a_proof_is_the_hash_of_what_it_says():
 # Tidying
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("**Claim 1.2.** One\nand two.\n\nMore.", "> ◆ **Claim 1.2.** One\n> and two.\n\nMore."),
+        ('**Folklore 1.2.** "One."\n\nMore.\n\nAnd more.', '> ✗ **Folklore 1.2.** "One."\n\nMore.\n\nAnd more.'),
+        ("> ✗ **Claim 1.2.** It was folklore.", "> ◆ **Claim 1.2.** It was folklore."),
+        ("> ◆ **Misconception 1.2.** One\nand two.", "> ✗ **Misconception 1.2.** One\n> and two."),
+    ],
+)
+def test_a_claim_is_set_apart_and_reads_the_same(tmp_path, written, shown):
+    path = write(tmp_path / "01_trial.ipynb", [markdown("claim-1-2", written), code("proof-1-2", "assert f(1) == 2")])
+    (before,) = read(path).claims
+    tidy([path])
+    (after,) = read(path).claims
+    assert after.cell.source == callout(shown) == shown
+    assert plain_claim(shown) == plain_claim(written)
+    assert (after.kind, after.number, after.text) == (before.kind, before.number, before.text)
+
+
 def test_tidy_stores_text_alone_and_twice_is_once(tmp_path, capsys):
     cells = [
         markdown("3f9a1c0e", "# Strides, shapes\n\nand more"),
@@ -329,7 +349,9 @@ def test_tidy_stores_text_alone_and_twice_is_once(tmp_path, capsys):
         *("strides-shapes-and-more", "parameters", "import-os", "claim-7-3", "proof-7-3", "picture-7-3", "reading-7-3"),
         *("proof-7-3-2", "bold", "strides-shapes-and-more-2", "same", "same-2"),
     ]
-    assert [cell.source for cell in lecture.cells] == ["".join(cell["source"]) for cell in cells]
+    sources = ["".join(cell["source"]) for cell in cells]
+    sources[3] = f"> ◆ {sources[3]}"
+    assert [cell.source for cell in lecture.cells] == sources
     assert lecture.cells[10].raw["attachments"] == cells[10]["attachments"]
     assert lecture.raw["metadata"] == METADATA
     assert not lectures.nothing_is_stored_but_text(lecture)
@@ -365,6 +387,28 @@ def test_ids_that_are_not_readable(name):
     assert not readable(name)
 
 
+def test_a_lecture_ends_with_its_links(tmp_path):
+    names = ("start_here", "00_first", "01_second", "02_third", "calculators", "deeper/01_more")
+    for name in names:
+        path = tmp_path / "notebooks" / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, [markdown("title", f"# {path.stem[:2]} · The {path.stem[3:]}")])
+    (tmp_path / "labs").mkdir()
+    write(tmp_path / "labs" / "01_lab.ipynb", [markdown("title", "# Lab 01 · Do it")])
+    links = {name: navigation(tmp_path / "notebooks" / f"{name}.ipynb") for name in names}
+    index = "[all lectures](../README.md#lectures-and-labs)"
+    assert links["start_here"] == f"{index} · [00 The first](00_first.ipynb) →"
+    assert links["01_second"] == (
+        f"← [00 The first](00_first.ipynb) · {index} · [Lab 01: Do it](../labs/01_lab.ipynb)"
+        " · deeper: [01 The more](deeper/01_more.ipynb) · [02 The third](02_third.ipynb) →"
+    )
+    assert links["deeper/01_more"] == f"[01 The second](../01_second.ipynb) · {index.replace('../', '../../')}"
+    assert links["calculators"] == "" == navigation(tmp_path / "labs" / "01_lab.ipynb")
+    path = tmp_path / "notebooks" / "01_second.ipynb"
+    assert tidy([path]) == 0 and read(path).cells[-1].source == links["01_second"]
+    assert changes_of(path) == []
+
+
 # The static rules: one good lecture, and each rule seen red on a copy with one thing wrong
 
 
@@ -373,11 +417,13 @@ def good_cells() -> list[dict]:
     both = 'if device.type == "cuda" and full:\n    assert f(1) == 2\nelse:\n    not_verified("short form")'
     real = 'if data.real:\n    assert f(1) == 2\nelse:\n    not_verified("stand-in data")'
     return [
-        markdown("title", title_source("# Trial", "notebooks/01_trial.ipynb", address_of())),
-        code("colab", cell_source("notebooks", address_of())),
+        markdown(
+            "title", title_source("# Trial\n\nIt takes about 5 minutes.", "notebooks/01_trial.ipynb", address_of())
+        ),
+        folded(code("colab", cell_source("notebooks", address_of()))),
         code("parameters", "full = False  # True: the long form", "parameters"),
         markdown("tools", "Tools."),
-        code("setup", "import os"),
+        folded(code("setup", "import os")),
         *claim(1, "assert f(1) == 2"),
         code("picture-1-1", "figures.draw()"),
         markdown("reading-1-1", "It rises by 1."),
@@ -387,15 +433,20 @@ def good_cells() -> list[dict]:
         *claim(3, gpu, "gpu"),
         *claim(4, real, "real-data"),
         *claim(5, both, "gpu", "full"),
+        *(cell for number in range(6, 19) for cell in claim(number, "assert f(1) == 2")),
         markdown("aloud", "## How to say it out loud\n\nSo."),
         markdown("not-mean", "## What this does not mean"),
-        *claim(6, "torch.testing.assert_close(f(1), 2)"),
-        *claim(7, "for x in range(3):\n    assert f(x) == 2"),
+        *claim(19, "torch.testing.assert_close(f(1), 2)"),
+        *claim(20, "for x in range(3):\n    assert f(x) == 2"),
         markdown("did-not-work", "**What did not work.** Nothing."),
         markdown("takeaways", "## Takeaways"),
         markdown("questions", "## Questions\n\n<details><summary>Answer</summary>\n\n3\n\n</details>"),
         markdown("reading", "## Where to read on"),
     ]
+
+
+def folded(cell: dict) -> dict:
+    return cell | {"metadata": cell["metadata"] | FOLDED}
 
 
 def bad(name: str, **changes):
@@ -450,6 +501,19 @@ BAD = [
         "2.2 stands where 1.2",
     ),
     (lectures.claims_are_numbered_in_order, lambda cells: cells[:4] + cells[8:], "1.2 stands where 1.1"),
+    (lectures.is_one_evening, without("claim-1-7"), "19 claims, fewer than 20"),
+    (
+        lectures.is_one_evening,
+        bad("title", source=["# Trial\n\nIt takes about 10 minutes."]),
+        "not say 'about 5 minutes'",
+    ),
+    (lectures.is_one_evening, bad("tools", source=["word " * 5_000]), "words, more than 5,000"),
+    (
+        lectures.folklore_names_who_tells_it,
+        bad("claim-1-1", source=['**Folklore 1.1.** "It is two." It is 3.']),
+        "folklore 1.1 links nobody",
+    ),
+    (lectures.words_are_the_fields, bad("tools", source=["A batch of 8 texts."]), "cell tools: '8 texts': sequences"),
     (lectures.every_claim_has_a_proof, without("proof-1-2"), "claim 1.2: the next cell is no code cell"),
     (lectures.every_claim_has_a_proof, proof("print(f(1))"), "claim 1.1: its proof contains no assert"),
     (lectures.every_claim_has_a_proof, proof("assert True"), "claim 1.1: its proof contains no assert"),
@@ -526,16 +590,29 @@ BAD = [
     (lectures.colab_comes_before_all_code, lambda cells: [cells[0], cells[2], cells[1], *cells[3:]], "second cell"),
     (lectures.colab_comes_before_all_code, proof("import sys\nsys.path.insert(0, '..')", name="colab"), "second cell"),
     (lectures.colab_comes_before_all_code, bad("title", source=["# Trial\n\n[Open in Colab](https://x.org)"]), "link"),
-    (lectures.parameters_come_first, without("parameters"), "0 cells are tagged parameters"),
-    (lectures.parameters_come_first, proof("full = False", "parameters", name="setup"), "2 cells are tagged"),
-    (lectures.parameters_come_first, lambda cells: [cells[4], *cells[:4]], "not the first code cell"),
-    (lectures.parameters_come_first, proof("full = True", "parameters", name="parameters"), "does not say"),
+    (
+        lectures.parameters_are_there_where_used,
+        without("parameters"),
+        "0 cells are tagged parameters, and the name full is used",
+    ),
+    (
+        lectures.parameters_are_there_where_used,
+        without("proof-1-5"),
+        "the name full is not used",
+    ),
+    (lectures.parameters_are_there_where_used, proof("full = False", "parameters", name="setup"), "2 cells are tagged"),
+    (
+        lectures.parameters_are_there_where_used,
+        lambda cells: [cells[4], *cells[:4], *cells[5:]],
+        "not the first code cell",
+    ),
+    (lectures.parameters_are_there_where_used, proof("full = True", "parameters", name="parameters"), "does not say"),
     *((lectures.sections_are_there, without(name), "no section") for name in ("aloud", "not-mean", "did-not-work")),
     *((lectures.sections_are_there, without(name), "no section") for name in ("takeaways", "questions", "reading")),
-    (lectures.sections_are_there, without("claim-1-7"), "holds 1 claims"),
+    (lectures.sections_are_there, without("claim-1-20"), "holds 1 claims"),
     (lectures.sections_are_there, bad("questions", source=["## Questions\n\nWhat is 3?"]), "no answers folded"),
     (lectures.prose_leads, without("reading-1-1"), "cell picture-1-1: no prose after it"),
-    (lectures.prose_leads, lambda cells: [*cells, *(code(f"x-{n}", "1") for n in range(9))], "of 19 code cells"),
+    (lectures.prose_leads, lambda cells: [*cells, *(code(f"x-{n}", "1") for n in range(19))], "of 42 code cells"),
     (lectures.calculators_are_introduced, without("guess"), "cell calculator-tax: no prose before it asks"),
     (lectures.calculators_are_introduced, bad("guess", source=["It is so much."]), "cell calculator-tax: no prose"),
     (

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ from helpers.paths import ROOT
 
 from utils.course.lint import lectures
 from utils.course.mutation.mutants import is_calculator
-from utils.course.notebooks.notebook import is_lecture, read
+from utils.course.notebooks.notebook import is_lecture, notebooks_in, read
 from utils.napkin import calculators
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = notebooks_in(ROOT / "notebooks")
 LECTURES = [path for path in NOTEBOOKS if is_lecture(path)]
 WORKPLACE = re.compile(r"(?<![\w.])/" + "work" + "/")
 TEXT = {
@@ -60,11 +61,15 @@ def test_lecture(path, rule):
 
 
 def test_no_lecture_escapes_the_checks():
-    kept = {path for path in kept_files() if path.parent == ROOT / "notebooks" and path.suffix == ".ipynb"}
+    kept = {path for path in kept_files() if ROOT / "notebooks" in path.parents and path.suffix == ".ipynb"}
     assert kept <= set(NOTEBOOKS)
     assert [path.stem for path in NOTEBOOKS if path not in LECTURES] == ["calculators", "start_here"]
-    numbers = [read(path).number for path in LECTURES]
+    books = [read(path) for path in LECTURES]
+    numbers = [book.number for book in books if not book.deeper]
     assert len(numbers) == len(set(numbers)), "two lectures of one number"
+    assert {book.number for book in books} == set(numbers), "a second reading without a lecture"
+    claims = Counter(claim.number for book in books for claim in book.claims)
+    assert max(claims.values()) == 1, "two claims of one number"
 
 
 def test_each_calculator_stands_in_one_lecture_and_all_in_their_notebook():

@@ -81,7 +81,7 @@ def test_the_bar_of_a_lecture_is_what_a_run_of_it_counts(tmp_path):
     """On two CPU cores; the lecture has claims of three kinds."""
     if pick_device().type == "cuda":
         pytest.skip("the picture is about machines without a GPU")
-    (path,) = (ROOT / "notebooks").glob("02_*.ipynb")
+    (path,) = (ROOT / "notebooks").glob("03_*.ipynb")
     run([path], tmp_path)
     counted = Counter(row["status"] for row in json.loads((tmp_path / "ledger.json").read_text())["claims"])
     drawn = Counter(readme_figures.becomes(claim) for claim in read(path).claims)

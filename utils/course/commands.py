@@ -8,7 +8,8 @@ from pathlib import Path
 from utils.course import ROOT
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
-from utils.course.notebooks.notebook import is_lecture
+from utils.course.notebooks.length import measure
+from utils.course.notebooks.notebook import is_lecture, notebooks_in, read
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
 from utils.course.receipts import receipt_run
@@ -97,6 +98,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("badges", help="the way into Colab: links, badges, the first cell of each notebook")
     command.add_argument("--repo", metavar="OWNER/NAME", help="the repository on GitHub from now on; '' for none")
     command.set_defaults(command=_badges)
+
+    command = commands.add_parser(
+        "measure", help="how long each lecture is: cells, words, lines, claims, minutes to read"
+    )
+    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
+    command.set_defaults(command=lambda args: measure([read(path) for path in find(args.notebooks, lectures=True)]))
 
     command = commands.add_parser("figures", help="the README's pictures, in notebooks/figures/")
     command.set_defaults(command=_figures)
@@ -264,7 +271,7 @@ def find(paths: list[Path], *, lectures: bool = False) -> list[Path]:
     found: dict[Path, Path] = {}
     for path in paths or [ROOT / "notebooks"]:
         if path.is_dir():
-            books = (book for book in sorted(path.glob("*.ipynb")) if is_lecture(book) or not lectures)
+            books = (book for book in notebooks_in(path) if is_lecture(book) or not lectures)
             found |= {book.resolve(): book for book in books}
         elif path.suffix == ".ipynb" and path.is_file():
             found[path.resolve()] = path

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from utils.course.lint.words import strangers
 from utils.course.mutation.dataflow import Use, called_name
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
-from utils.course.notebooks.notebook import CLAIM, HOST, Cell, Claim, Lecture
-from utils.course.notebooks.tidy import METADATA, changes_of, readable
+from utils.course.notebooks.length import length
+from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture
+from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
 SECTIONS = (
@@ -26,6 +28,7 @@ CALCULATOR = 'from utils.napkin import calculators\n\ncalculators.show("{name}")
 LONGEST_PROOF = 25  # lines
 LONGEST_REASON = 90  # characters
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
+EVENINGS = range(7)  # the lectures that have been cut to an evening; the others are still longer
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
 PATH_EDIT = re.compile(r"\bsys\.path\s*(?:\.\s*(?:insert|append|extend|remove|pop|clear)\b|\[.*\]\s*=[^=]|\+?=[^=])")
@@ -42,20 +45,24 @@ def claims_are_well_formed(lecture: Lecture) -> list[str]:
     problems = []
     heads = {claim.cell.index for claim in lecture.claims}
     for cell in lecture.cells:
-        starts = re.findall(r"^\W*(?:Claim|Folklore)\s+\d+[.-]\d+", cell.source, re.MULTILINE)
+        starts = re.findall(rf"^\W*(?:{'|'.join(SIGNS)})\s+\d+[.-]\d+", cell.source, re.MULTILINE)
         if cell.kind == "markdown" and (len(starts) > 1 or (starts and cell.index not in heads)):
             problems.append(
-                f"cell {cell.id}: one claim a cell, which starts with '**Claim N.M.**' or '**Folklore N.M.**'"
+                f"cell {cell.id}: one claim a cell, which starts with '**Claim N.M.**', '**Folklore N.M.**' or "
+                "'**Misconception N.M.**'"
             )
     problems += [f"claim {c.number} says nothing after its number" for c in lecture.claims if len(c.text) < 10]
     return problems
 
 
 def claims_are_numbered_in_order(lecture: Lecture) -> list[str]:
-    """Claims and folklore are N.1, N.2, … without a gap, N being the lecture's number."""
+    """They are N.1, N.2, … without a gap, N being the lecture's number; in deeper/ they begin at N.101, N.201, …"""
     if lecture.number is None:
         return [f"{lecture.path.name}: the name starts with the lecture's two digits and an underscore"]
-    expected = [f"{lecture.number}.{n}" for n in range(1, len(lecture.claims) + 1)]
+    first = lecture.claims[0].position if lecture.deeper and lecture.claims else 1
+    if lecture.deeper and (first < 100 or first % 100 != 1):
+        return [f"the first claim of a notebook in deeper/ is {lecture.number}.101 or {lecture.number}.201, …"]
+    expected = [f"{lecture.number}.{first + n}" for n in range(len(lecture.claims))]
     pairs = zip(lecture.claims, expected, strict=True)
     return [f"claim {claim.number} stands where {wanted} should" for claim, wanted in pairs if claim.number != wanted]
 
@@ -268,7 +275,7 @@ def nothing_is_stored_but_text(lecture: Lecture) -> list[str]:
     problems = [f"cell {c.id}: stored with outputs" for c in lecture.code if c.raw.get("outputs")]
     problems += [f"cell {c.id}: stored with a count" for c in lecture.code if c.raw.get("execution_count") is not None]
     for cell in lecture.cells:
-        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags", "host"})
+        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags", "host", *FOLDED})
         if extra:
             problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
     if lecture.raw.get("metadata") != METADATA:
@@ -297,19 +304,23 @@ def colab_problems(book: Lecture, folder: str) -> list[str]:
     """What is not as `make badges` writes it in a notebook that Colab opens from `folder`."""
     address = address_of()
     first, second = (*book.cells, None, None)[:2]
+    folder_of_link = f"{folder}/{DEEPER}" if book.deeper else folder
     problems = []
     if second is None or not is_colab(second) or second.source != cell_source(folder, address):
         problems.append("the second cell is not Colab's as `make badges` writes it: call that")
-    if first is not None and first.source != title_source(first.source, f"{folder}/{book.path.name}", address):
+    if first is not None and first.source != title_source(first.source, f"{folder_of_link}/{book.path.name}", address):
         problems.append("the title's link to Colab is not as `make badges` writes it: call that")
     return problems
 
 
-def parameters_come_first(lecture: Lecture) -> list[str]:
-    """One cell tagged `parameters`, the first code of the lecture but Colab's, with `full = False` in it."""
+def parameters_are_there_where_used(lecture: Lecture) -> list[str]:
+    """Where a lecture has a long form: one cell tagged `parameters` with `full = False`, the first code but Colab's."""
     tagged = [cell for cell in lecture.code if "parameters" in cell.tags]
-    if len(tagged) != 1:
-        return [f"{len(tagged)} cells are tagged parameters, not one"]
+    uses = any(isinstance(n, ast.Name) and n.id == "full" for c in lecture.code if c not in tagged for n in _names(c))
+    if len(tagged) != uses:
+        return [f"{len(tagged)} cells are tagged parameters, and the name full is {'' if uses else 'not '}used"]
+    if not uses:
+        return []
     own = [cell for cell in lecture.code if not is_colab(cell)]
     problems = [] if tagged[0] is own[0] else ["the parameters cell is not the first code cell"]
     tree = tree_of(tagged[0])
@@ -318,8 +329,14 @@ def parameters_come_first(lecture: Lecture) -> list[str]:
     return problems
 
 
+def _names(cell: Cell) -> Iterator[ast.AST]:
+    return ast.walk(tree_of(cell) or ast.Module([], []))
+
+
 def sections_are_there(lecture: Lecture) -> list[str]:
-    """Every closing section is there, two claims deny misconceptions, answers are folded away."""
+    """Every closing section is there, two claims deny misconceptions, answers are folded away; not in a second reading."""
+    if lecture.deeper:
+        return []
     missing = [f"no section {name!r}" for name in SECTIONS if name not in _sections(lecture)]
     if missing:
         return missing
@@ -386,6 +403,35 @@ def calculators_are_introduced(lecture: Lecture) -> list[str]:
     return problems
 
 
+# An evening
+
+
+def is_one_evening(lecture: Lecture) -> list[str]:
+    """It keeps the limits of an evening, and its first cell says how many minutes it takes."""
+    if lecture.deeper or lecture.number not in EVENINGS:
+        return []
+    own = length(lecture)
+    told = re.search(r"about (\d+) minutes", lecture.cells[0].source)
+    if told is None or int(told[1]) != own.told:
+        return [*own.too_much, f"the first cell does not say 'about {own.told} minutes'"]
+    return own.too_much
+
+
+def folklore_names_who_tells_it(lecture: Lecture) -> list[str]:
+    """With a link; what has none is a misconception, or no folklore."""
+    if lecture.number not in EVENINGS:
+        return []
+    told = [claim for claim in lecture.claims if claim.kind == "Folklore" and "](http" not in claim.cell.source]
+    return [f"folklore {claim.number} links nobody who tells it" for claim in told]
+
+
+def words_are_the_fields(lecture: Lecture) -> list[str]:
+    """None of the course's former private words."""
+    if lecture.number not in EVENINGS and lecture.number is not None:
+        return []
+    return [f"cell {cell.id}: {word!r}: {name}" for cell in lecture.cells for word, name in strangers(cell.source)]
+
+
 # What has no place in a lecture
 
 
@@ -446,10 +492,13 @@ RULES = (  # for a lecture
     is_tidy,
     title_comes_first,
     colab_comes_before_all_code,
-    parameters_come_first,
+    parameters_are_there_where_used,
     sections_are_there,
     prose_leads,
     calculators_are_introduced,
+    is_one_evening,
+    folklore_names_who_tells_it,
+    words_are_the_fields,
     code_is_plain_python,
     images_are_local,
 )
@@ -463,6 +512,7 @@ NOTEBOOK_RULES = (  # for a notebook that is no lecture
     colab_comes_before_all_code,
     prose_leads,
     calculators_are_introduced,
+    words_are_the_fields,
     code_is_plain_python,
     images_are_local,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.course import ROOT
-from utils.course.notebooks.notebook import Cell, load, text_of
+from utils.course.notebooks.notebook import Cell, load, notebooks_in, text_of
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import as_bytes
 
@@ -74,8 +74,9 @@ def badges(repository: str | None = None, root: Path = ROOT) -> None:
         _keep(repository, root / "pyproject.toml")
     address = address_of(root)
     for folder, opened in FOLDERS.items():
-        for path in sorted((root / folder).glob("*.ipynb")):
-            _write(path, as_bytes(_with_colab(load(path), opened, f"{opened}/{path.name}", address)))
+        for path in notebooks_in(root / folder):
+            place = f"{opened}/{path.relative_to(root / folder)}"
+            _write(path, as_bytes(_with_colab(load(path), opened, place, address)))
     release(root / "solutions", root / "labs")
     readme = root / "README.md"
     _write(readme, _with_badges(readme.read_text(encoding="utf-8"), address).encode())
@@ -95,7 +96,9 @@ def _with_colab(book: dict, folder: str, path: str, address: str) -> dict:
     title, *others = book["cells"]
     title = title | {"source": title_source(text_of(title["source"]), path, address).splitlines(keepends=True)}
     source = cell_source(folder, address).splitlines(keepends=True)
+    old = next((other for other in others if other.get("id") == CELL), {})
     cell = {"cell_type": "code", "execution_count": None, "id": CELL, "metadata": {}, "outputs": [], "source": source}
+    cell["metadata"] = old.get("metadata", {})
     return book | {"cells": [title, cell, *(other for other in others if other.get("id") != CELL)]}
 
 

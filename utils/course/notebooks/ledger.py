@@ -61,6 +61,7 @@ class Result:
     seconds: float
     strength: str = "–"
     elsewhere: dict[str, tuple] = field(default_factory=dict)
+    deeper: bool = False
 
     def count(self, status: str) -> int:
         return sum(verdict.status == status for verdict in self.verdicts)
@@ -89,13 +90,13 @@ def judge(
     """
     if executed is None:
         verdicts = tuple(_verdict(lecture, claim, FAILED, f"not run: {problem}") for claim in lecture.claims)
-        return Result(lecture.name, lecture.title, verdicts, ((WHOLE, problem),), seconds)
+        return Result(lecture.name, lecture.title, verdicts, ((WHOLE, problem),), seconds, deeper=lecture.deeper)
     stopped = executed.raw["metadata"].get(STOPPED, "not run")
     verdicts = tuple(_judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims)
     proofs = {claim.proof.index for claim in executed.claims if claim.proof}
     others = [cell for cell in executed.code if cell.index not in proofs and cell.source.strip()]
     broken = [(cell.id, problem) for cell in others if (problem := trouble(cell, stopped))]
-    return Result(lecture.name, lecture.title, verdicts, tuple(broken), seconds)
+    return Result(lecture.name, lecture.title, verdicts, tuple(broken), seconds, deeper=lecture.deeper)
 
 
 def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stopped: str) -> Verdict:
@@ -184,6 +185,7 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
         {
             "lecture": result.name,
             "title": result.title,
+            "deeper": result.deeper,
             "claims": len(result.verdicts),
             "verified": result.count(VERIFIED),
             "on the device": result.on_device,

@@ -9,7 +9,9 @@ from pathlib import Path
 
 NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
-CLAIM = re.compile(r"\*\*(Claim|Folklore) (\d+)\.(\d+)\.\*\*\s*")
+SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
+CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*({'|'.join(SIGNS)}) (\d+)\.(\d+)\.\*\*\s*")
+DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Claim:
 
     lecture: int
     position: int
-    kind: str  # "Claim" or "Folklore"
+    kind: str  # of SIGNS
     text: str
     cell: Cell
     proof: Cell | None
@@ -65,6 +67,11 @@ class Lecture:
         return self.path.stem
 
     @property
+    def deeper(self) -> bool:
+        """Whether it is for a second reading."""
+        return self.path.parent.name == DEEPER
+
+    @property
     def code(self) -> tuple[Cell, ...]:
         return tuple(cell for cell in self.cells if cell.kind == "code")
 
@@ -76,6 +83,11 @@ class Lecture:
 def is_lecture(path: Path) -> bool:
     """Whether a notebook is one of the lectures, by its name: two digits, perhaps a letter, an underscore."""
     return NUMBERED.match(path.stem) is not None
+
+
+def notebooks_in(folder: Path) -> list[Path]:
+    """The notebooks of a folder, in order, and after them those of its second readings."""
+    return [path for place in (folder, folder / DEEPER) for path in sorted(place.glob("*.ipynb"))]
 
 
 def read(path: str | Path) -> Lecture:
@@ -104,6 +116,21 @@ def load(path: Path) -> dict:
         ):
             raise ValueError(f"{path}: cell {index} (counted from 0) is not a markdown, code or raw cell with a source")
     return raw
+
+
+def plain_claim(source: str) -> str:
+    """The source of a claim's cell without what makes its sentence a callout."""
+    sentence, gap, rest = source.partition("\n\n")
+    lines = [line.removeprefix(">").removeprefix(" ") for line in sentence.splitlines()]
+    lines[0] = re.sub(r"^[^*]*", "", lines[0])
+    return "\n".join(lines) + gap + rest
+
+
+def callout(source: str) -> str:
+    """The source of a claim's cell with its first paragraph, the claim, as a quotation: any viewer sets that apart."""
+    sentence, gap, rest = plain_claim(source).partition("\n\n")
+    sign = SIGNS[CLAIM.match(sentence)[1]]
+    return "\n".join(f"> {line}" for line in f"{sign} {sentence}".splitlines()) + gap + rest
 
 
 def source_hash(source: str) -> str:
@@ -143,6 +170,7 @@ def _claims(cells: tuple[Cell, ...]) -> tuple[Claim, ...]:
         head = CLAIM.match(cell.source) if cell.kind == "markdown" else None
         if head:
             proof = after if after is not None and after.kind == "code" else None
-            text = " ".join(cell.source[head.end() :].split("\n\n")[0].split())
+            words = CLAIM.sub("", plain_claim(cell.source), count=1)
+            text = " ".join(words.split("\n\n")[0].split())
             claims.append(Claim(int(head[2]), int(head[3]), head[1], text, cell, proof))
     return tuple(claims)

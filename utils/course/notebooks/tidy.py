@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
-from utils.course.notebooks.notebook import CLAIM, load, text_of
+from utils.course.notebooks.navigation import with_navigation
+from utils.course.notebooks.notebook import CLAIM, callout, load, text_of
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -18,6 +19,8 @@ HEX = re.compile(
 )  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
 PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
 KEPT = ("host", "needs", "points", "tags")  # of a cell's metadata
+FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
+SET_UP = ("colab", "setup")  # the cells of a lecture that are shown folded
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
@@ -37,7 +40,7 @@ def tidy(paths: list[Path], *, check: bool = False) -> int:
         if changes and check:
             status = 1
         elif changes:
-            write_bytes(path, as_bytes(tidied(load(path))))
+            write_bytes(path, as_bytes(stored(path)))
         for change in changes:
             print(f"{path}: {change}")
     return status
@@ -45,14 +48,17 @@ def tidy(paths: list[Path], *, check: bool = False) -> int:
 
 def changes_of(path: Path) -> list[str]:
     """What tidy would change in the file, in words. Raises ValueError if it is not a notebook."""
-    before = load(path)
-    after = tidied(before)
+    before, after = load(path), stored(path)
+    if len(before["cells"]) != len(after["cells"]):
+        return ["the links to other notebooks, in the last cell, written"]
     changes = []
     for index, (old, new) in enumerate(zip(before["cells"], after["cells"], strict=True)):
         if old.get("id") != new["id"]:
             changes.append(f"cell {index}: id {old.get('id')!r} becomes {new['id']!r}")
         if old.get("outputs") or old.get("execution_count") is not None:
             changes.append(f"cell {new['id']}: outputs and count removed")
+        if text_of(old["source"]) != text_of(new["source"]):
+            changes.append(f"cell {new['id']}: the claim's first paragraph set apart, as a quotation after its sign")
         extra = sorted(set(old.get("metadata", {})) - set(new["metadata"]))
         if extra:
             changes.append(f"cell {new['id']}: {', '.join(extra)} removed")
@@ -67,10 +73,17 @@ def changes_of(path: Path) -> list[str]:
     return changes
 
 
+def stored(path: Path) -> dict:
+    """The JSON of the notebook in the file `path` in its stored form, with its links to other notebooks."""
+    return tidied(with_navigation(load(path), path))
+
+
 def tidied(book: dict) -> dict:
     """A copy of the notebook's JSON in its stored form, with the same cells in the same order."""
     ids = _ids(book["cells"])
     cells = [_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)]
+    if any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]):
+        cells = [cell | {"metadata": cell["metadata"] | FOLDED} if cell["id"] in SET_UP else cell for cell in cells]
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
@@ -87,12 +100,14 @@ def readable(name: str) -> bool:
 
 
 def _cell(cell: dict, name: str) -> dict:
-    metadata = cell.get("metadata", {})
+    metadata, source = cell.get("metadata", {}), text_of(cell["source"])
+    if cell["cell_type"] == "markdown" and CLAIM.match(source):
+        source = callout(source)
     stored = {
         "cell_type": cell["cell_type"],
         "id": name,
         "metadata": {key: metadata[key] for key in KEPT if metadata.get(key)},
-        "source": text_of(cell["source"]).splitlines(keepends=True),
+        "source": source.splitlines(keepends=True),
     }
     if "attachments" in cell:  # a picture pasted into prose is content
         stored["attachments"] = cell["attachments"]

@@ -16,7 +16,7 @@ import torch
 
 from utils.course import ROOT
 from utils.course.notebooks import ledger
-from utils.course.notebooks.notebook import Lecture, is_lecture, read
+from utils.course.notebooks.notebook import Lecture, is_lecture, notebooks_in, read
 from utils.course.receipts.provenance import code_of, commit_of, find_commit
 from utils.course.receipts.receipts import (
     STORE,
@@ -188,7 +188,7 @@ def _report(work: Certifier, books: list[Lecture]) -> int:
 
 def notebooks() -> tuple[list[Lecture], list[Lecture]]:
     """All lectures and all solutions."""
-    found = (sorted(folder.glob("*.ipynb")) for folder in (LECTURES, SOLUTIONS))
+    found = (notebooks_in(folder) for folder in (LECTURES, SOLUTIONS))
     return tuple([read(path) for path in paths if is_lecture(path)] for paths in found)
 
 

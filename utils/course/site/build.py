@@ -19,6 +19,7 @@ from utils.figures.numbers import duration
 
 LABS = ROOT / "labs"
 SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
+BELIEFS = ("Folklore", "Misconception")
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
 # A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
 TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(?:[,:].*?\.(?=\s+[A-Z]))?)\s*(.*)')
@@ -57,6 +58,11 @@ class Shown:
     @property
     def page(self) -> str:
         return f"{self.line['lecture']}.html"
+
+    @property
+    def deeper(self) -> bool:
+        """Whether it is for a second reading."""
+        return self.line["deeper"]
 
     @property
     def number(self) -> str:
@@ -142,7 +148,13 @@ def _write(run: Run, folder: Path) -> None:
     labs = _linked_labs(run)
     links = {f"../labs/{path.name}": _lab_page(path) for path in labs}
     links |= dict.fromkeys(("calculators.ipynb", "../notebooks/calculators.ipynb"), "calculators.html")
-    links |= {f"../notebooks/{each.line['lecture']}.ipynb": each.page for each in run.shown if each.executed}
+    for each in run.shown:
+        name = f"{each.line['lecture']}.ipynb"
+        places = ("deeper/", "../notebooks/deeper/") if each.deeper else ("", "../", "../notebooks/")
+        links |= {f"{place}{name}": each.page for place in places if each.executed}
+    links |= {
+        f"../{address}": page for address, page in links.items() if address.startswith("../labs/")
+    }  # from deeper/
     texts = [
         (each.page, each.line["title"], body.texts) for each, body in _write_lectures(run, folder, links)
     ] + _write_labs(labs, folder, run.where, links)
@@ -202,7 +214,7 @@ def _totals(run: Run) -> dict:
     rows = [row for each in run.shown for row in each.rows.values()]
     return {
         "claims": len(rows),
-        "folklore": sum(row["kind"] == "Folklore" for row in rows),
+        "folklore": sum(row["kind"] in BELIEFS for row in rows),
         **{CLASSES[status]: sum(row["status"] == status for row in rows) for status in MARKS},
     }
 
@@ -245,7 +257,7 @@ def _folklore(run: Run) -> list[dict]:
             "told": [
                 {**_row(run, each, row), **dict(zip(("saying", "truth"), saying_and_truth(row["text"]), strict=True))}
                 for row in each.rows.values()
-                if row["kind"] == "Folklore"
+                if row["kind"] in BELIEFS
             ],
         }
         for each in run.shown
@@ -289,7 +301,6 @@ def _claims(run: Run) -> dict[str, str]:
 
 
 def _sources(run: Run) -> dict[str, str]:
-    """The source of each code cell by lecture's number and the cell's id: "06/adam-helper"."""
-    return {
-        f"{each.number}/{cell.id}": cell.source for each in run.shown if each.executed for cell in each.executed.code
-    }
+    """The source of each code cell by number and id, "06/adam-helper"; a lecture's before that of its second readings."""
+    shown = [each for each in reversed(run.shown) if each.executed]
+    return {f"{each.number}/{cell.id}": cell.source for each in shown for cell in each.executed.code}

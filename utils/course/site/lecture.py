@@ -14,7 +14,8 @@ from traitlets.config import Config
 from utils.course.mutation.mutants import is_calculator, is_picture
 from utils.course.notebooks.colab_links import CELL
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture
+from utils.course.notebooks.navigation import CELL as NAVIGATION
+from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
 from utils.course.site import prose
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -58,10 +59,14 @@ def render(
     """
     book = nbformat.reads(json.dumps(lecture.raw), as_version=4)  # a copy, its lists of lines joined
     _label(book, lecture, rows, seen)
+    book.cells = [cell for cell in book.cells if cell.get("id") != NAVIGATION]  # the frame has links of its own
     contents, texts = [], []
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            cell.metadata["course"]["html"] = prose.clean(prose.markdown(cell.source), where, links)
+            source = cell.source
+            if cell.metadata["course"]["role"].startswith("claim"):
+                source = plain_claim(source)  # a callout in Jupyter; here it has a frame
+            cell.metadata["course"]["html"] = prose.clean(prose.markdown(source), where, links)
             _read(cell.metadata["course"], contents, texts)
     exporter = Exporter()
     exporter.register_filter("harmless", lambda text: prose.clean(text, where, links))
@@ -136,7 +141,7 @@ def _read(course: dict, contents: list, texts: list) -> None:
             contents.append((int(heading.name[1]), anchor, words))
         heading.extract()
     words = prose.plain(str(soup))
-    head = re.match(r"(Claim|Folklore) \d+\.\d+\. ", words)
+    head = re.match(rf"({'|'.join(SIGNS)}) \d+\.\d+\. ", words)
     if head and course["role"].startswith("claim"):
         texts.append((course["anchor"], head[1].lower(), head[0].removesuffix(". "), words.removeprefix(head[0])))
     elif words:

@@ -1,18 +1,21 @@
-"""Markdown and outputs as clean HTML: no script survives, and each "Claim 7.3" is a link to that claim."""
+"""Markdown and outputs as clean HTML: no script survives, formulas are MathML, each "Claim 7.3" is a link to that claim."""
 
 import re
 from functools import cache
 
 import nh3
 from bs4 import BeautifulSoup, NavigableString
+from latex2mathml.converter import convert
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-SPOKEN = re.compile(r"\b(?:Claims?|Folklore) (\d+\.\d+)\b")
+SPOKEN = re.compile(r"\b(?:Claims?|Folklore|Misconceptions?) (\d+\.\d+)\b")
 REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with their contents
 UNLINKED = ("a", "code", "pre", "h1", "h2", "h3", "h4", "summary")
 TAGS = (
     "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img input "
-    "kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u ul var"
+    "kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u ul var "
+    "math mfrac mi mn mo mover mpadded mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder "
+    "munderover"
 )
 ATTRIBUTES = {
     "*": {"class", "id", "title"},
@@ -20,6 +23,13 @@ ATTRIBUTES = {
     "details": {"open"},
     "img": {"src", "alt", "width", "height"},
     "input": {"checked"},
+    "math": {"display"},
+    "mi": {"mathvariant"},
+    "mo": {"fence", "form", "largeop", "lspace", "movablelimits", "rspace", "separator", "stretchy"},
+    "mover": {"accent"},
+    "mspace": {"width"},
+    "mstyle": {"displaystyle", "scriptlevel"},
+    "mtable": {"columnalign"},
     "ol": {"start"},
     "td": {"colspan", "rowspan"},
     "th": {"colspan", "rowspan", "scope"},
@@ -33,7 +43,19 @@ CLEANER = nh3.Cleaner(
     url_schemes={"http", "https", "mailto", "data"},
     link_rel=None,
 )  # a picture may only come out of the page itself
-MARKDOWN = MarkdownWithMath(renderer=IPythonRenderer(escape=False))
+
+
+class Renderer(IPythonRenderer):
+    """nbconvert's, with formulas as MathML, which every browser of today shows by itself."""
+
+    def inline_math(self, body: str) -> str:
+        return convert(body)
+
+    def block_math(self, body: str) -> str:
+        return convert(body, display="block")
+
+
+MARKDOWN = MarkdownWithMath(renderer=Renderer(escape=False))
 
 
 def markdown(source: str) -> str:

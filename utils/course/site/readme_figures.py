@@ -7,6 +7,7 @@ datasheets, a run of the loop.
 import itertools
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -18,7 +19,7 @@ from matplotlib.figure import Figure
 from utils import facts, napkin
 from utils.atomic_write import write_bytes
 from utils.course import ROOT
-from utils.course.notebooks.notebook import Claim, Lecture, read
+from utils.course.notebooks.notebook import Claim, Lecture, is_lecture, notebooks_in, read
 from utils.data.datasets import spiral
 from utils.figures import flops, ledger, loop, memory
 from utils.figures.style import svg
@@ -32,7 +33,7 @@ FOLDER = ROOT / "notebooks" / "figures"
 LARGEST = 60_000  # bytes
 CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
 GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 8, "tokens": 1024}
-CLAIM, FOLKLORE = "claims, verified on two CPU cores", "folklore put right, on two CPU cores"
+CLAIM, FOLKLORE = "claims, verified on two CPU cores", "false beliefs put right, on two CPU cores"
 GPU, LONG = "need a GPU", "need the long form"
 EPOCHS, EPOCH = (1, 6, 30), 22  # the epochs of the spiral that are drawn; steps per epoch
 TOGETHER = 12  # events of a step per strip of the picture
@@ -47,16 +48,17 @@ def becomes(claim: Claim) -> str:
         return GPU
     if "full" in tags:
         return LONG
-    return FOLKLORE if claim.kind == "Folklore" else CLAIM
+    return CLAIM if claim.kind == "Claim" else FOLKLORE
 
 
 def claims_picture() -> Figure:
-    """The ledger: each lecture's claims, by what becomes of them."""
-    rows = {}
-    for lecture in (read(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))):
-        ends = [becomes(claim) for claim in lecture.claims]
-        rows[_short_title(lecture)] = {part: ends.count(part) for part in (CLAIM, FOLKLORE, GPU, LONG)}
-    return ledger.claims_by_lecture(rows)
+    """The ledger: the claims of each lecture and of its second readings, by what becomes of them."""
+    titles, ends = {}, defaultdict(list)
+    for lecture in (read(path) for path in notebooks_in(ROOT / "notebooks") if is_lecture(path)):
+        title = titles.setdefault(lecture.number, _short_title(lecture))
+        ends[title] += [becomes(claim) for claim in lecture.claims]
+    parts = (CLAIM, FOLKLORE, GPU, LONG)
+    return ledger.claims_by_lecture({title: {part: own.count(part) for part in parts} for title, own in ends.items()})
 
 
 def _short_title(lecture: Lecture) -> str:

@@ -311,9 +311,9 @@ class ModelShape:
     """The sizes of a decoder-only Transformer, from which its parameters, FLOPs and bytes follow.
 
     width: of the residual stream; a head is width / heads wide. kv_heads: heads of keys and values, fewer than
-    heads where queries share them. ffn: inner width of the feed-forward part; gated: it has three matrices instead
-    of two. context: longest text in tokens. tied: the token embedding is also the read-out. learned_positions: a
-    table of `context` vectors. biases: on all linear layers but the read-out. norm_biases: a norm adds a bias
+    heads where queries share them. ffn: inner width of the MLP; gated: it has three matrices instead
+    of two. context: longest text in tokens. tied: the token embedding is also the LM head. learned_positions: a
+    table of `context` vectors. biases: on all linear layers but the LM head. norm_biases: a norm adds a bias
     (LayerNorm) and does not only scale (RMSNorm).
     """
 

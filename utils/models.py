@@ -158,7 +158,7 @@ class GPT(nn.Module):
             x = x + self.positions(torch.arange(T, device=tokens.device))
         else:
             x = x + sinusoids(T, x.shape[-1], x.device).to(x.dtype)
-        return F.linear(self.norm(self.blocks(self.drop(x))), self.tokens.weight)  # the embedding is also the read-out
+        return F.linear(self.norm(self.blocks(self.drop(x))), self.tokens.weight)  # the embedding is also the LM head
 
 
 def rotate(x: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    """A decoder-only Transformer with rotary positions and a separate read-out: ids (B, T) → logits (B, T, vocabulary).
+    """A decoder-only Transformer with rotary positions and a separate LM head: ids (B, T) → logits (B, T, vocabulary).
 
     Raises ValueError if the heads do not split evenly, or for a text longer than `context`.
     Source: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288 (grouped queries); the layer order of its code.
@@ -261,6 +261,6 @@ def _is_gpt(shape: ModelShape) -> bool:
 
 
 def _is_llama(shape: ModelShape) -> bool:
-    """Whether gated, with a separate read-out, no learned positions and no biases."""
+    """Whether gated, with a separate LM head, no learned positions and no biases."""
     extras = (shape.tied, shape.learned_positions, shape.biases, shape.norm_biases)
     return shape.gated and not any(extras)

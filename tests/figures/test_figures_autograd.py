@@ -8,6 +8,49 @@ from helpers.figure_text import legend, texts, words
 from utils.figures import autograd as figures
 
 DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)]
+VALUES = {"w": 2, "x": 3, "b": -4, "y": 5, "p": 6, "s": 2, "h": 2, "e": -3, "L": 9}
+SLOPES = {("w", "p"): [3], ("y", "e"): [-1], ("e", "L"): [-3, -3]}
+
+
+def test_nudge_errors_marks_the_least_and_leaves_out_what_a_logarithm_cannot_show():
+    figure = figures.nudge_errors([0.1, 0.01, 0.001], [1.0, 0.5, 0])
+    assert figure.axes[0].lines[0].get_xydata().tolist() == [[0.1, 1.0], [0.01, 0.5]]
+    assert texts(figure) == ["least at h = $10^{-2}$"]
+
+
+def test_nudge_errors_needs_an_error():
+    with pytest.raises(ValueError, match="none of the 2 errors"):
+        figures.nudge_errors([0.1, 0.01], [0, 0])
+
+
+def test_chain_rule_shows_every_value_and_formula():
+    shown = texts(figures.chain_rule(VALUES))
+    assert {"p = w · x", "e = h − y", "L = e · e", "9", "−3", "−4"} <= set(shown)
+    assert not any(text.startswith("×") for text in shown)
+
+
+def test_chain_rule_shows_the_slopes_it_was_given_each_arrow_for_itself():
+    shown = texts(figures.chain_rule(VALUES, SLOPES))
+    assert sorted(text for text in shown if text.startswith("×")) == ["× 3", "× −1", "× −3", "× −3"]
+
+
+def test_chain_rule_leaves_a_box_empty_whose_gradient_is_not_known():
+    without, some = figures.chain_rule(VALUES), figures.chain_rule(VALUES, SLOPES, {"L": 1, "e": -66})
+    assert "−66" in texts(some) and "−66" not in texts(without)
+    assert len(some.axes[0].patches) == len(without.axes[0].patches) + len(VALUES) + 2  # and the key
+
+
+def test_sweeps_says_how_many_passes_each_mode_takes():
+    shown = words(figures.sweeps(33))
+    assert "33 weights: 33 passes" in shown and "1 loss: 1 pass" in shown
+
+
+def test_hook_timeline_puts_each_call_in_its_row_at_its_turn():
+    figure = figures.hook_timeline([(1, "first", None), (1, "second", 4.0), (0, "first", None)], ["a", "b"])
+    first, second = figure.axes[0].lines
+    assert (first.get_xydata().tolist(), second.get_xydata().tolist()) == ([[1, 1], [3, 0]], [[2, 1]])
+    assert legend(figure) == ["first", "second"]
+    assert texts(figure) == [".grad None", ".grad 4.0", ".grad None"]
 
 
 def test_layers_are_the_longest_paths():
@@ -69,3 +112,10 @@ def test_decision_regions_draws_each_class_where_it_is():
     yes, no = figure.axes[0].lines
     assert (yes.get_xydata().tolist(), no.get_xydata().tolist()) == ([[0, 1]], [[1, 0], [1, 1]])
     assert legend(figure) == ["+1", "−1"]
+
+
+def test_loss_and_regions_draws_every_loss_and_the_points():
+    figure = figures.loss_and_regions([3.0, 2.0, 0.5], [0, 1], [[-3, -2], [2, 3]], [(0, 1, 1.0), (1, 0, -1.0)])
+    left, right = figure.axes
+    assert left.lines[0].get_ydata().tolist() == [3.0, 2.0, 0.5]
+    assert [line.get_xydata().tolist() for line in right.lines] == [[[0, 1]], [[1, 0]]]

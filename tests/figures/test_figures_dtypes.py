@@ -59,6 +59,22 @@ def test_trajectories_draw_each_weight_and_their_mean():
     assert legend(figure) == ["stochastic, 2 weights", "their mean", "exact", "to nearest"]
 
 
+def test_stalled_names_each_line_with_where_it_arrives():
+    figure = figures.stalled({"a": [1, 0.5, 0.25], "b": [1, 1, 1]})
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 0.5, 0.25], [1, 1, 1]]
+    assert texts(figure) == ["a: 0.2500", "b: 1.0000"]
+
+
+def test_second_moments_have_a_panel_for_each_kind_of_gradients():
+    figure = figures.second_moments({"up": {"a": [0, 0.75], "b": [0, 0.5]}, "down": {"a": [1, 0]}})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["up", "down"]
+    assert [[list(line.get_ydata()) for line in axes.lines] for axes in figure.axes] == [
+        [[0, 0.75], [0, 0.5]],
+        [[1, 0]],
+    ]
+    assert texts(figure) == ["a: 0.7500", "b: 0.5000", "a: 0.0000"]
+
+
 def test_windows_count_what_survives():
     logs = np.array([-12.0, -10.5, -9.5, 0.0])
     figure = figures.windows({"values": logs}, (2.0**-9, 2.0**-6, 448.0))

@@ -1,24 +1,36 @@
 """The pictures of work and time: what they compute is right, what they cannot draw they refuse."""
 
+import itertools
+
 import numpy as np
 import pytest
 from helpers.figure_text import legend, texts
+from matplotlib.transforms import Bbox
 
 from utils.figures import flops as figures
 
 
-def test_rates_are_labelled_with_their_factor():
-    figure = figures.rates({"slow": 2e6, "fast": 3e9}, title="here")
-    assert texts(figure) == ["2 MFLOP/s   ×1", "3 GFLOP/s   ×1,500"]
-    assert figure.axes[0].get_xscale() == "log" and figure.axes[0].get_title(loc="left") == "here"
+def test_three_products_are_drawn_in_proportion_with_their_sizes():
+    figure = figures.three_products(tokens=2, inputs=8, outputs=4)
+    rectangles = [(patch.get_height(), patch.get_width()) for patch in figure.axes[0].patches]
+    assert rectangles == [(2, 8), (8, 4), (2, 4), (8, 2), (2, 4), (8, 4), (2, 4), (4, 8), (2, 8)]
+    hatched = [bool(patch.get_hatch()) for patch in figure.axes[0].patches]
+    assert hatched == [False] * 3 + [False, True, True] + [True, False, True]
+    written = texts(figure)
+    assert [name for name in written if name in ("x", "W", "y", "xᵀ", "dy", "dW", "Wᵀ", "dx")] == [
+        *("x", "W", "y"),
+        *("xᵀ", "dy", "dW"),
+        *("dy", "Wᵀ", "dx"),
+    ]
+    assert sum("2 · 2 · 8 · 4 = 128 FLOPs" in text for text in written) == 3 and "8 × 4" in written
 
 
 def test_shares_fill_each_bar_to_100_percent():
-    figure = figures.shares({"work": {"a": 1, "b": 3}, "time": {"a": 5.0, "b": 0.1}})
+    figure = figures.shares({"work": {"a": 1, "b": 3}, "time": {"a": 5.0, "b": 0.04}})
     widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(2, 2)  # part, row
     assert widths[:, 0].tolist() == [25, 75]
     assert widths.sum(axis=0) == pytest.approx([100, 100])
-    assert texts(figure) == ["25.0 %", "98.0 %", "75.0 %", ""]  # a sliver is not labelled
+    assert texts(figure) == ["25.0 %", "99.2 %", "75.0 %"]  # a sliver is not labelled
     assert legend(figure) == ["a", "b"]
 
 
@@ -39,6 +51,14 @@ def test_where_6nd_bends_draws_percent_over_the_law():
     assert "model" in texts(figure)
 
 
+def test_the_timeline_holds_launches_kernels_and_what_the_clock_reads():
+    figure = figures.launch_timeline([(0, 5), (5, 10)], [(5, 40), (40, 75)], {"too early": 10, "waited": 75})
+    bars = [(bar.get_x(), bar.get_width()) for bar in figure.axes[0].patches]
+    assert bars == [(0, 5), (5, 5), (5, 35), (40, 35)]
+    assert texts(figure) == ["1", "2", "1", "2", "too early: 10 µs", "waited: 75 µs"]
+    assert figure.axes[0].get_xlim()[1] > 75
+
+
 def test_roofline_bends_at_the_ridge_and_holds_its_points():
     figure = figures.roofline({"chip": (1e12, 1e11), "other": (1e12, 2e11)}, {"add": (0.1, 5e9)}, title="roofs")
     roof = figure.axes[0].lines[0]
@@ -57,12 +77,56 @@ def test_roofline_without_points_draws_the_roofs():
     assert len(figures.roofline({"chip": (1e12, 1e11)}).axes[0].lines) == 1
 
 
+def boxes(figure) -> dict[str, Bbox]:
+    """Where each label of a point lies, in pixels of the finished figure."""
+    figure.draw_without_rendering()
+    return {text.get_text(): text.get_window_extent() for text in figure.axes[0].texts}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_label_of_the_roofline_hides_another_whatever_was_measured(seed):
+    rng = np.random.default_rng(seed)
+    crowd = {f"program {n}": (10 ** rng.uniform(-1, 0), 10 ** rng.uniform(9.8, 10.3)) for n in range(5)}
+    points = crowd | {"4096² · vector": (0.5, 7e9), "sum": (0.25, 3.4e9), "far": (100.0, 9e10)}
+    figure = figures.roofline({"here": (1e11, 1.4e10), "H100": (1e15, 3e12)}, points)
+    placed = boxes(figure)
+    assert list(placed) == list(points)
+    pairs = [(a, b) for a, b in itertools.combinations(placed, 2) if placed[a].overlaps(placed[b])]
+    assert pairs == []
+    centres = {label: figure.axes[0].transData.transform(point) for label, point in points.items()}
+    hidden = [(a, b) for a in placed for b in centres if placed[a].contains(*centres[b])]
+    assert hidden == []
+    frame = figure.axes[0].get_window_extent()
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in placed.values())
+
+
+def test_a_label_that_hides_nothing_stays_where_it_was():
+    below = {"first": (0.1, 1e7), "second": (100.0, 1e8), "third": (1.0, 1e8)}
+    figure = figures.roofline({"here": (1e11, 1e10)}, below)
+    assert [text.get_position() for text in figure.axes[0].texts] == [(7, -10), (-6, 6), (7, -10)]
+
+
+def test_a_label_that_must_move_hides_no_roof_and_keeps_to_its_own_point():
+    points = {
+        "at the ridge": (8.0, 0.8e11),
+        "4096² · vector": (0.5, 5e9),
+        "softmax": (0.625, 2e9),
+        "sum": (0.25, 2.5e9),
+    }
+    figure = figures.roofline({"here": (1e11, 1e10)}, points)
+    roof = figure.axes[0].transData.transform_path(figure.axes[0].lines[0].get_path())
+    placed = boxes(figure)
+    assert not roof.intersects_bbox(placed["at the ridge"], filled=False)
+    marks = {label: figure.axes[0].transData.transform(point) for label, point in points.items()}
+    for label, box in placed.items():
+        assert min(marks, key=lambda other: figures._distance(box, *marks[other])) == label
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: figures.rates({"stopped": 0.0}), "stopped: rate 0.0 is not positive"),
-        (lambda: figures.rates({"lost": float("nan")}), "lost: rate nan"),
         (lambda: figures.roofline({"chip": (1e12, -1.0)}), r"chip\[1\]: roofline value -1.0"),
+        (lambda: figures.roofline({"chip": (float("nan"), 1e11)}), r"chip\[0\]: roofline value nan"),
         (lambda: figures.roofline({"chip": (1e12, 1e11)}, {"copy": (0.0, 1e9)}), r"copy\[0\]: roofline value 0.0"),
     ],
 )

@@ -4,9 +4,48 @@ import math
 
 import pytest
 import torch
-from helpers.figure_text import legend, texts, words
+from helpers.figure_text import legend, texts
+from torch import nn
 
 from utils.figures import modules as figures
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.width = 3
+        self.gain = nn.Parameter(torch.ones(1))
+        self.register_buffer("mean", torch.zeros(1))
+        self.layers = nn.ModuleList([nn.PReLU() for _ in range(5)])
+
+
+def test_module_tree_writes_each_name_into_its_dictionary():
+    found = texts(figures.module_tree(Two()))
+    start = found.index("model: Two")
+    assert found[start : start + 9] == [
+        "model: Two", "_parameters", "gain", "_buffers", "mean", "_modules", "layers", "the rest", "width",
+    ]  # fmt: skip
+
+
+def test_module_tree_draws_the_first_and_the_last_of_many_children():
+    found = texts(figures.module_tree(Two(), "it"))
+    titles = [text for text in found if ":" in text or "…" in text]
+    assert titles == [
+        "it: Two",
+        "layers: ModuleList",
+        "0, …, 4",
+        "layers.0: PReLU",
+        "… and 3 more …",
+        "layers.4: PReLU",
+    ]
+
+
+def test_module_tree_joins_each_child_with_its_parent():
+    (axes,) = figures.module_tree(nn.Sequential(nn.Identity(), nn.Sequential(nn.Identity()))).axes
+    assert len(axes.lines) == 3 and len(axes.patches) == 2 * 4
+    last = axes.lines[-1].get_xdata()
+    middle = [patch.get_x() + patch.get_width() / 2 for patch in axes.patches]
+    assert last[0] == pytest.approx(middle[4]) and last[1] == pytest.approx(middle[6])
 
 
 def test_tile_table_fills_the_tiles_that_are_true():
@@ -25,23 +64,34 @@ def test_tile_table_refuses_rows_of_different_columns(table):
         figures.tile_table(table)
 
 
-def test_activation_scales_draws_what_is_finite_and_marks_the_edges():
-    figure = figures.activation_scales({"one": [2.0, 4.0, math.inf, math.nan], "other": [0.5, 0.0, 0.0, 0.0]})
-    one, other = (list(line.get_ydata()) for line in figure.axes[0].lines[:2])
-    assert one[:2] == [2, 4] and all(map(math.isnan, one[2:]))
-    assert other[0] == 0.5 and all(map(math.isnan, other[1:]))
-    assert list(figure.axes[0].lines[0].get_xdata()) == [1, 2, 3, 4]
-    edges = [line.get_ydata()[0] for line in figure.axes[0].lines[2:]]
-    assert edges == [65_504, 2**-24, torch.finfo(torch.float32).max, 2**-149]
-    assert all(word in words(figure) for word in ("fp16, largest: 6.6e+04", "fp32, smallest: 1.4e-45"))
-    assert legend(figure) == ["one", "other"]
+def test_loss_by_start_leaves_out_what_is_beyond_the_frame():
+    figure = figures.loss_by_start({"good": [2.0, 1.0, 0.5], "wild": [1e9, math.nan, math.nan]}, guess=2.3)
+    good, wild, guess = figure.axes[0].lines
+    assert list(good.get_ydata()) == [2, 1, 0.5]
+    assert all(map(math.isnan, wild.get_ydata()))
+    assert set(guess.get_ydata()) == {2.3}
+    assert legend(figure) == ["good", "wild: 1e+09, nan, …"]
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(torch.float16, "fp16"), (torch.float32, "fp32")])
-def test_the_edges_are_those_of_the_dtype(dtype, name):
-    largest, smallest = figures.EDGES[name]
-    assert largest == torch.finfo(dtype).max
-    assert torch.tensor(smallest, dtype=dtype) > 0 and torch.tensor(smallest / 2, dtype=dtype) == 0
+def test_spread_by_layer_draws_a_ridge_for_each_layer_where_its_numbers_are():
+    layers = [[1.0, 10.0, -10.0], [0.001, 0.0, math.nan]]
+    figure = figures.spread_by_layer(
+        {"one": {"outputs": layers, "gradients": layers}, "two": {"outputs": layers, "gradients": layers}}
+    )
+    assert len(figure.axes) == 4 and [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["one", "two"]
+    first, second = figure.axes[0].collections
+    tops = [min(ridge.get_paths()[0].vertices, key=lambda point: point[1]) for ridge in (first, second)]
+    assert tops[0] == pytest.approx((1, 0.1), abs=0.06) and tops[1] == pytest.approx((-3, 1.1), abs=0.06)
+    assert figure.axes[0].get_ylim()[0] > 2 > 0 == figure.axes[0].get_ylim()[1]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()][-1] == "$10^{1}$"
+
+
+def test_scale_by_depth_draws_each_start_over_its_law():
+    figure = figures.scale_by_depth({"He": [1.0, 1.1], "own": [0.4, 0.2]}, {"He": [1.0, 1.0], "own": [0.4, 0.1]})
+    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines]
+    assert drawn == [[1, 1], [1, 1.1], [0.4, 0.1], [0.4, 0.2]]
+    assert figure.axes[0].get_yscale() == "log"
+    assert legend(figure) == ["the law", "He", "own"]
 
 
 def test_shares_by_width_stacks_the_parts_to_their_sum():

@@ -1,6 +1,7 @@
 """The pictures of optimizers: what is drawn is what was given. How they look is for eyes."""
 
 import io
+import math
 
 import numpy as np
 import pytest
@@ -12,6 +13,27 @@ from utils.figures import optimizers as figures
 PATHS = {"a": np.array([[-4.0, 1.0], [-2.0, -1.0], [0.5, 0.0]]), "b": np.array([[-4.0, 1.0], [-3.0, 0.5], [-1.0, 0.2]])}
 
 
+def title(axes) -> str:
+    return axes.get_title(loc="left") or axes.get_title()
+
+
+def test_constant_gradient_names_each_line_at_its_end():
+    figure = figures.constant_gradient({"a": [1.0, 2.0, 4.0], "b": [1.0, 0.5]})
+    a, b = figure.axes[0].lines
+    assert (list(a.get_xdata()), list(a.get_ydata())) == ([1, 2, 3], [1.0, 2.0, 4.0])
+    assert list(b.get_ydata()) == [1.0, 0.5]
+    assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("a", (3, 4.0)), ("b", (2, 0.5))]
+    assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def test_valley_draws_each_path_whole_in_a_panel_of_its_own():
+    paths = PATHS | {"c": PATHS["a"], "d": PATHS["b"]}
+    figure = figures.valley(paths, curvatures=(1, 25))
+    assert [title(axes) for axes in figure.axes] == [f"{name}, 2 steps" for name in paths]
+    for axes, path in zip(figure.axes, paths.values(), strict=True):
+        assert np.array_equal(np.stack(axes.lines[0].get_data()).T, path)
+
+
 def test_valley_frame_draws_each_path_up_to_its_step():
     figure = figures.valley_frame(PATHS, step=1, curvatures=(1, 25))
     axes = figure.axes[0]
@@ -19,7 +41,7 @@ def test_valley_frame_draws_each_path_up_to_its_step():
     assert (list(a.get_xdata()), list(a.get_ydata())) == ([-4.0, -2.0], [1.0, -1.0])
     assert list(b.get_xdata()) == [-4.0, -3.0] and a.get_markevery() == b.get_markevery() == [1]
     assert a.get_marker() != b.get_marker() and (bottom.get_xdata()[0], bottom.get_ydata()[0]) == (0, 0)
-    assert legend(figure) == ["a", "b"] and axes.get_title(loc="left") == "step 1"
+    assert legend(figure) == ["a", "b"] and title(axes) == "step 1"
 
 
 def test_valley_frame_holds_all_paths_whole_at_every_step():
@@ -27,22 +49,74 @@ def test_valley_frame_holds_all_paths_whole_at_every_step():
     assert limits[0] == limits[1] == pytest.approx((-4.3, 0.8))
 
 
+def test_valley_frame_keeps_its_legend_off_the_contours():
+    figure = figures.valley_frame(PATHS, step=1, curvatures=(1, 25))
+    figure.canvas.draw()
+    (names,) = figure.legends
+    assert not names.get_window_extent().overlaps(figure.axes[0].get_window_extent())
+
+
 def test_valley_film_has_a_frame_for_every_third_step_and_the_last():
     path = {"a": np.linspace([-4.0, 1.0], [0.0, 0.0], 9)}
     film = figures.valley_film(path, curvatures=(1, 25))
     with Image.open(io.BytesIO(film.gif)) as gif:
         assert gif.format == "GIF" and gif.n_frames == 4  # steps 0, 3, 6 and 8
+        assert gif.size == (770, 396)
     assert film.description == "paths of a over 8 steps"
+
+
+def test_sweep_draws_medians_and_rings_the_best():
+    losses = {"a": {0.1: [2.0, 1.0, 3.0], 1.0: [0.5, 0.6, 0.4], 10.0: [math.nan, math.inf, 99.0]}}
+    figure = figures.sweep(losses, {"a": [[2.0, 1.0], [4.0, 1.0]]}, window=1)
+    left, right = figure.axes
+    line, ring = left.lines[0], next(each for each in left.lines if each.get_markersize() == 14)
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0.1, 1.0, 10.0], [2.0, 0.5, figures.TOP])
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1.0, 0.5)
+    assert list(right.lines[0].get_ydata()) == [3.0, 1.0] and legend(figure) == ["a"]
+
+
+def test_runs_draw_the_median_of_the_seeds_over_a_window():
+    panels = {"one": {"a": [[1.0, 3.0, 5.0]], "b": [[2.0, math.nan, 2.0], [2.0, 2.0, 2.0]]}, "two": {"c": [[1.0, 2.0]]}}
+    figure = figures.runs(panels, windows=(2, 1), top=8.0)
+    left, right = figure.axes
+    a, b = left.lines
+    assert (list(a.get_xdata()), list(a.get_ydata())) == ([2, 3], [2.0, 4.0])
+    assert list(b.get_ydata()) == [(2 + (2 + 8) / 2) / 2] * 2  # NaN is drawn at the top
+    assert list(right.lines[0].get_ydata()) == [1.0, 2.0]
+    assert legend(figure) == ["a", "b", "c"] and [title(axes) for axes in figure.axes] == ["one", "two"]
+
+
+def test_decay_names_each_line_at_its_end():
+    figure = figures.decay({"a": [1.0, 0.5], "b": [1.0, 0.9]}, every=20)
+    assert [list(line.get_xdata()) for line in figure.axes[0].lines] == [[0, 20]] * 2
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1.0, 0.5], [1.0, 0.9]]
+    assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("b", (20, 0.9)), ("a", (20, 0.5))]
+
+
+def test_lines_that_end_together_share_a_label():
+    figure = figures.decay({"a": [1.0, 0.5], "b": [1.0, 0.9], "c": [1.0, 0.49]}, every=1)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["b", "a\nc"]
+
+
+def test_clip_vectors_draws_each_gradient_before_and_after():
+    gradients = np.array([[3.0, 4.0], [0.1, 0.2]])
+    ways = {"norm": np.array([[0.6, 0.8], [0.1, 0.2]]), "value": np.array([[1.0, 1.0], [0.1, 0.2]])}
+    figure = figures.clip_vectors(gradients, ways, limit=1.0)
+    for axes, (name, after) in zip(figure.axes, ways.items(), strict=True):
+        assert title(axes) == name
+        tips = [tuple(arrow.xy) for arrow in axes.texts]
+        assert tips == [tuple(tip) for pair in zip(gradients, after, strict=True) for tip in pair]
 
 
 def test_spike_draws_the_steps_from_1_and_marks_the_spike():
     figure = figures.spike({"SGD": [1.0, 1.0, 1e6, 1.0], "Adam": [1.0, 1.0, 2.0, 0.1]}, at=2)
-    sgd, adam, mark = figure.axes[0].lines
+    sgd, adam = figure.axes[0].lines
     assert (list(sgd.get_xdata()), list(sgd.get_ydata())) == ([1, 2, 3, 4], [1, 1, 1e6, 1])
-    assert list(adam.get_ydata()) == [1, 1, 2, 0.1] and mark.get_xdata()[0] == 3
+    assert list(adam.get_ydata()) == [1, 1, 2, 0.1]
     assert figure.axes[0].get_yscale() == "log" and legend(figure) == ["SGD", "Adam"]
     spike, smallest = figure.axes[0].texts
-    assert spike.get_text() == "the spike" and (smallest.get_text(), smallest.xy) == ("0.1", (4, 0.1))
+    assert (spike.get_text(), spike.xy) == ("the spike", (3, 1e6))
+    assert (smallest.get_text(), smallest.xy) == ("0.1", (4, 0.1))
 
 
 def test_schedules_say_where_each_ends():

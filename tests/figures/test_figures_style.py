@@ -1,13 +1,16 @@
 """What a picture tells by colour it also tells without: in grey, in print, to those who see colours otherwise."""
 
 import math
+import re
 from itertools import pairwise
 
 import matplotlib
 import numpy as np
 import pytest
 from helpers import figure_text  # noqa: F401  (no window)
+from helpers.readable import unreadable
 from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.patches import Rectangle
 
 from utils.figures import (
     calculators,
@@ -48,7 +51,8 @@ LINES = {
     "gradient_norms": lambda: debugging.gradient_norms(dict.fromkeys("abcd", RISING)),
     "debugging.loss_curves": lambda: debugging.loss_curves(dict.fromkeys("abcdefg", RISING)),
     "precision.loss_curves": lambda: precision.loss_curves(dict.fromkeys("abcdef", RISING)),
-    "activation_scales": lambda: modules.activation_scales(dict.fromkeys("abc", RISING)),
+    "loss_by_start": lambda: modules.loss_by_start(dict.fromkeys("abc", RISING), 2.3),
+    "scale_by_depth": lambda: modules.scale_by_depth(dict.fromkeys("abcd", RISING), dict.fromkeys("abcd", RISING)),
     "stream_scales": lambda: lab_results.stream_scales(dict.fromkeys("abcd", RISING)),
     "rounding_error": lambda: dtypes.rounding_error(np.arange(4), dict.fromkeys("abcde", np.array(RISING))),
     "epoch_curves": lambda: fashion.epoch_curves({key: [RISING] for key in "abc"}, "loss"),
@@ -104,3 +108,18 @@ def test_a_line_without_a_finite_value_is_drawn_as_nothing():
         axes.plot(values, **signs(1, values))
         svg(figure)
         assert len(axes.lines) == 1 and (axes.lines[0].get_marker() != "None") == (2.0 in values)
+
+
+def test_words_that_cannot_be_read_are_found():
+    fig, axes = new_figure()
+    axes.plot([0, 1], [0, 1])
+    axes.set(xlabel="steps", title="A line")
+    assert unreadable(fig) == []
+    axes.text(0.5, 0.5, "one label")
+    axes.text(0.5, 0.52, "another")
+    axes.text(0.1, 0.8, "pale", color="#E69F00")
+    axes.add_patch(Rectangle((0.6, 0.05), 0.3, 0.2, color="#303030"))
+    axes.text(0.7, 0.12, "in the dark")
+    overlap, pale, dark = unreadable(fig)
+    assert re.match("'another' lies on 'one label', |'one label' lies on 'another', ", overlap)
+    assert pale == "'pale': contrast 2.25" and dark.startswith("'in the dark': contrast 1.")

@@ -22,16 +22,16 @@ def test_flat_positions_refuse_a_missing_stride():
         figures.flat_positions((3, 4), (4,))
 
 
-def test_storage_layout_counts_claimed_stored_and_read():
+def test_storage_layout_counts_nominal_stored_and_read():
     shown = words(figures.storage_layout((3, 3), (4, 1), 1, stored=12, title="slice"))
-    assert "claimed 9 × 4 B = 36 B" in shown and "stored 12 × 4 B = 48 B" in shown and "read 9 places" in shown
+    assert "nominal 9 × 4 B = 36 B" in shown and "stored 12 × 4 B = 48 B" in shown and "read 9 places" in shown
     expanded = words(figures.storage_layout((3, 4), (0, 1), itemsize=2))
-    assert "claimed 12 × 2 B = 24 B" in expanded and "stored 4 × 2 B = 8 B" in expanded and "read 4 places" in expanded
+    assert "nominal 12 × 2 B = 24 B" in expanded and "stored 4 × 2 B = 8 B" in expanded and "read 4 places" in expanded
 
 
 def test_storage_layout_draws_scalars_and_three_axes():
-    assert "claimed 1 × 4 B = 4 B" in words(figures.storage_layout((), ()))
-    assert "claimed 24 × 4 B = 96 B" in words(figures.storage_layout((2, 3, 4), (12, 4, 1)))
+    assert "nominal 1 × 4 B = 4 B" in words(figures.storage_layout((), ()))
+    assert "nominal 24 × 4 B = 96 B" in words(figures.storage_layout((2, 3, 4), (12, 4, 1)))
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,45 @@ def test_storage_layout_refuses_what_lies_outside(shape, stride, offset, stored,
         figures.storage_layout(shape, stride, offset, stored=stored)
 
 
-def test_memory_walk_counts_cache_lines():
-    figure = figures.memory_walk({"row": [4 * k for k in range(64)], "column": [256 * k for k in range(64)]})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["row: 4 cache lines", "column: 64 cache lines"]
+def test_cache_lines_counts_what_is_fetched_and_what_is_used():
+    walks = {"row": [4 * k for k in range(64)], "column": [256 * k for k in range(64)]}
+    row, column = (axes.get_title(loc="left") for axes in figures.cache_lines(walks, 64).axes)
+    assert row == "row: 4 lines of 64 bytes, 64 numbers fetched, 64 used"
+    assert column == "column: 64 lines of 64 bytes, 1,024 numbers fetched, 64 used"
+    wide = figures.cache_lines(walks, 64, line_bytes=128).axes[0].get_title(loc="left")
+    assert wide == "row: 2 lines of 128 bytes, 64 numbers fetched, 64 used"
+
+
+def test_cache_lines_colours_each_number_by_its_line():
+    (panel,) = figures.cache_lines({"": [0, 260]}, 64, rows_shown=2).axes
+    shown = np.asarray(panel.collections[0].get_array()).reshape(2, 64)
+    assert shown[0].tolist() == [2] + [1] * 15 + [0] * 48 and shown[1].tolist() == [1, 2] + [1] * 14 + [0] * 48
+    with pytest.raises(ValueError, match="rows of 60 numbers"):
+        figures.cache_lines({"": [0]}, 60)
+
+
+def test_broadcast_grid_counts_all_differences():
+    (panel, _) = figures.broadcast_grid(np.arange(3)[:, None] - np.arange(3)).axes
+    assert panel.get_title(loc="left") == "(3, 1) − (3,): 9 differences\nonly the 3 on the black line were meant"
+    assert np.asarray(panel.images[0].get_array()).tolist() == [[0, -1, -2], [1, 0, -1], [2, 1, 0]]
+
+
+def test_who_sees_whom_counts_past_and_future():
+    right, wrong = np.tril(np.ones((4, 4), dtype=bool)), np.ones((4, 4), dtype=bool)
+    panels = figures.who_sees_whom({"right": right, "wrong": wrong}).axes
+    titles = [axes.get_title(loc="left") for axes in panels]
+    assert titles == [
+        "right\npast and itself: 10 of 10\nfuture: 0 of 6",
+        "wrong\npast and itself: 10 of 10\nfuture: 6 of 6",
+    ]
+    crosses = panels[1].lines[0].get_xydata() - 0.5
+    assert sorted(map(tuple, crosses)) == [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)], "column, row"
 
 
 def test_the_other_pictures_of_lecture_01_label_what_they_are_given():
     story = figures.resident_story([("made", 268_435_456), ("freed", 0)])
     assert "268.4 MB" in words(story) and "0.0 MB" in words(story)
-    reads = figures.sparse_reads(np.array([0, 5]), 10, {"claimed": 2_800_000_000_000, "disk": 4096})
+    reads = figures.sparse_reads(np.array([0, 5]), 10, {"the file": 2_800_000_000_000, "disk": 4096})
     assert "2,800,000,000,000 B" in words(reads) and "4,096 B" in words(reads)
     trap = figures.order_trap(np.zeros((4, 4)), {"(a h)": np.zeros((4, 2, 2)), "(h a)": np.zeros((4, 2, 2))})
     assert [axes.get_title(loc="left") for axes in trap.axes] == ["the image", "(a h)", "(h a)"]

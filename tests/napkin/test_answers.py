@@ -135,7 +135,7 @@ def test_strides_are_those_of_torch(shape, dtype, transposed, start, step):
     answer = answers.storage(", ".join(map(str, shape)), dtype, transposed, start, step)
     assert (answer.shape, answer.stride, answer.offset) == (tuple(view.shape), view.stride(), view.storage_offset())
     assert answer.contiguous == view.is_contiguous()
-    assert (answer.claimed_bytes, answer.stored_bytes) == (view.nbytes, tensor.untyped_storage().nbytes())
+    assert (answer.nominal_bytes, answer.stored_bytes) == (view.nbytes, tensor.untyped_storage().nbytes())
 
 
 def test_the_code_that_it_shows_makes_that_view():
@@ -154,7 +154,7 @@ def test_the_words_tell_a_copy_from_none():
     assert "nothing is copied" in answers.storage("4, 6", "float32").words[2]
     assert "would copy, and make a storage of its own of 96 B" in answers.storage("4, 6", "float32", True).words[2]
     assert "reads 12 of 24 stored elements" in answers.storage("4, 6", "float32", step=2).words[1]
-    assert answers.storage("", "float64").claimed_bytes == 8
+    assert answers.storage("", "float64").nominal_bytes == 8
 
 
 @pytest.mark.parametrize("typed", ["no", "4, 0", "4, -1", "4; 6", "2.5", "1e30, 1e30", "1 " * 9, 7, None, "4,,6.5"])
@@ -339,14 +339,14 @@ def test_the_parts_are_those_of_a_model_on_meta(model):
 
 
 def test_the_words_say_which_part_is_the_largest_and_what_the_tables_are():
-    """By counting a model on meta: LLaMA-3 8B has a read-out of its own, GPT-2 with one layer has its tables above all."""
+    """By counting a model on meta: LLaMA-3 8B has an LM head of its own, GPT-2 with one layer has its tables above all."""
     small = replace(MODELS["GPT-2"], name="small", layers=1)
     for shape, largest in ((MODELS["LLaMA-3 8B"], "ffn"), (small, "embedding")):
         parts = counted(shape)
         whole, tables = sum(parts.values()), parts["embedding"] + parts["head"]
         words = shares(shape).words[1]
         assert f"The largest part is {largest}: {parts[largest] / whole * 100:.3g} %." in words
-        assert f"Token table and read-out together: {tables / whole * 100:.3g} %." in words
+        assert f"Embedding matrix and LM head together: {tables / whole * 100:.3g} %." in words
 
 
 def test_a_shape_of_ones_own_is_counted_on_meta_too():

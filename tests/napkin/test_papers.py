@@ -51,10 +51,10 @@ def test_korthikanti_table_3_names_the_sizes_of_its_models():
     found = [napkin.parameter_count(row.shape) / 1e9 for row in papers.KORTHIKANTI]
     assert [round(billions) for billions in found] == [22, 175, 530, 1008]
     assert [row.shape.name for row in papers.KORTHIKANTI] == ["22B", "175B", "530B", "1T"]
-    for row in papers.KORTHIKANTI:  # a pipeline's stage of 8 devices takes whole layers, a text at a time
+    for row in papers.KORTHIKANTI:  # a pipeline's stage of 8 devices takes whole layers, a sequence at a time
         stages = row.devices // papers.KORTHIKANTI_TENSOR_PARALLEL
         assert row.shape.layers % stages == 0 and row.micro_batch == (4 if stages == 1 else 1)
-        assert row.batch == (4 if row.shape.name == "22B" else row.devices), "otherwise as many texts as devices"
+        assert row.batch == (4 if row.shape.name == "22B" else row.devices), "otherwise as many sequences as devices"
         assert row.shape.context == 2**11
 
 
@@ -141,7 +141,7 @@ def test_palm_table_3_describes_models_and_machines_that_other_sources_know():
     assert (mt_nlg.layers, mt_nlg.heads) == (megatron.layers, megatron.heads)
     assert mt_nlg.heads * mt_nlg.head_width == megatron.width
     assert mt_nlg.parameters == round(napkin.parameter_count(megatron), -8)
-    assert mt_nlg.tokens_per_second == round(1_920 * 2_048 / 60.1, -1), "Smith et al. 2022: 60.1 s for 1,920 texts"
+    assert mt_nlg.tokens_per_second == round(1_920 * 2_048 / 60.1, -1), "Smith et al. 2022: 60.1 s for 1,920 sequences"
     assert mt_nlg.devices == 280 * 8 and palm.devices == 2 * 3_072, "280 servers of 8; two pods of 3,072"
     assert {row.tokens for row in papers.PALM_MFU} == {2**11}
     assert gopher.devices == 4 * 1_024 and gopher.tokens_per_second == 0.0152 * (6 * 2**20), (

@@ -1,10 +1,194 @@
-"""Pictures of autograd: the graph behind a tensor, a loss and its gradient, what a small network believes."""
+"""Pictures of autograd: nudges, the chain rule on a graph, both modes, hooks, saved tensors, lost gradients, the moons."""
 
 from collections import defaultdict
+from math import log10
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, new_figure, plate
+
+INK = "#8A3A00"  # vermillion, dark enough for text on white
+TINT, LEAF_TINT = "#FBE3CF", "#D9F0E8"  # behind black text: of vermillion, and of green
+
+
+def nudge_errors(nudges: list[float], errors: list[float]) -> Figure:
+    """How far a difference quotient is off, over the nudge h; both axes logarithmic, an error of 0 is not drawn.
+
+    ValueError where there is no error to draw.
+    """
+    drawn = [(h, error) for h, error in zip(nudges, errors, strict=True) if error > 0]
+    if not drawn:
+        raise ValueError(f"none of the {len(errors)} errors is above 0: nothing to draw on a logarithmic axis")
+    figure, axes = new_figure(6.4, 3.0)
+    axes.loglog(*zip(*drawn, strict=True), "o-", color=BLUE, markersize=5)
+    h, least = min(drawn, key=lambda pair: pair[1])
+    axes.plot(h, least, "D", color=RED, markersize=8, zorder=3)
+    place = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center", "va": "center"}
+    axes.annotate(f"least at h = $10^{{{round(log10(h))}}}$", (h, least), color=INK, **place)
+    axes.set_ylim(bottom=least / 40)
+    axes.invert_xaxis()
+    axes.set(xlabel="nudge h, smaller to the right", ylabel="error of the slope")
+    return figure
+
+
+# Where each number of the neuron's graph stands, and how it is computed.
+NEURON = {
+    "w": (0, 2, "w"), "x": (0, 0.6, "x"), "p": (1, 1.3, "p = w · x"), "b": (1, -0.1, "b"), "s": (2, 1.3, "s = p + b"),
+    "h": (3, 1.3, "h = relu(s)"), "y": (3, -0.1, "y"), "e": (4, 1.3, "e = h − y"), "L": (5, 1.3, "L = e · e"),
+}  # fmt: skip
+APART = 1.75  # between two columns
+BOX = (0.84, 0.68)  # width and height
+
+
+def chain_rule(
+    values: dict[str, float],
+    slopes: dict[tuple[str, str], list[float]] | None = None,
+    gradients: dict[str, float] | None = None,
+) -> Figure:
+    """The graph of L = (relu(w·x + b) − y)² with each value, and as far as given the local slopes and the gradients.
+
+    slopes: (input, result) -> the slope of the result for this input, one for each edge between them.
+    """
+    figure, axes = new_figure(9.4, 3.5)
+    for source, target in (("w", "p"), ("x", "p"), ("p", "s"), ("b", "s"), ("s", "h"), ("h", "e"), ("y", "e")):
+        _edge(axes, source, target, (slopes or {}).get((source, target), [None])[0])
+    for bend, slope in zip((-0.45, 0.45), (slopes or {}).get(("e", "L"), [None, None]), strict=True):
+        _edge(axes, "e", "L", slope, bend)
+    for name, (column, height, formula) in NEURON.items():
+        _number_box(
+            axes, (APART * column, height), formula, values[name], (gradients or {}).get(name), gradients is not None
+        )
+    if gradients is not None:
+        _number_box(axes, (5 * APART, -0.1), "how to read a box", "value", "gradient", lower=True)
+    axes.set(xlim=(-0.6, 5 * APART + 0.75), ylim=(-0.7, 2.75))
+    axes.axis("off")
+    return figure
+
+
+def _number_box(axes: Axes, spot: tuple, formula: str, value: object, gradient: object, lower: bool) -> None:
+    """A box: its formula above, its value, and in a tinted half under that its gradient, empty where it is not known yet."""
+    (width, height), (x, y) = BOX, spot
+    half = height / 2
+    if not lower:
+        y -= half / 2  # alone in the middle, where the arrows meet it
+    axes.add_patch(
+        Rectangle((x - width / 2, y), width, half, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
+    )
+    axes.text(x, y + half + 0.07, formula, ha="center", va="bottom", fontsize=9.5, zorder=4)
+    size = 9 if isinstance(value, str) else 11
+    axes.text(x, y + half / 2, _signed(value), ha="center", va="center", fontsize=size, zorder=4)
+    if lower:
+        ground = {"facecolor": TINT if gradient is not None else "white", "edgecolor": RED, "linewidth": 1.4}
+        axes.add_patch(Rectangle((x - width / 2, y - half), width, half, zorder=3, **ground))
+        words = "" if gradient is None else _signed(gradient)
+        axes.text(x, y - half / 2, words, ha="center", va="center", fontsize=size, fontweight="bold", zorder=4)
+
+
+def _edge(axes: Axes, source: str, target: str, slope: float | None, bend: float = 0) -> None:
+    (x0, y0, _), (x1, y1, _) = NEURON[source], NEURON[target]
+    start, end = (APART * x0 + BOX[0] / 2, y0), (APART * x1 - BOX[0] / 2, y1)
+    arrow = {"arrowstyle": "-|>", "color": GREY, "connectionstyle": f"arc3,rad={bend}", "shrinkA": 1, "shrinkB": 1}
+    axes.annotate("", end, start, arrowprops=arrow, zorder=2)
+    if slope is not None:
+        middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.6 * bend * (end[0] - start[0])
+        axes.text(*middle, f"× {_signed(slope)}", ha="center", va="center", fontsize=9.5, bbox=plate(), zorder=4)
+
+
+def _signed(number: object) -> str:
+    return number if isinstance(number, str) else f"{number:g}".replace("-", "−")
+
+
+def loss_and_regions(
+    losses: list[float], ticks: list[float], surface: list[list[float]], points: list[tuple]
+) -> Figure:
+    """On the left a loss, step by step; on the right what the network answers in the end, as in decision_regions."""
+    figure, (left, right) = new_figure(9.2, 3.6, ncols=2, width_ratios=(1.1, 1))
+    left.plot(range(len(losses)), losses, color=BLUE)
+    left.set(xlabel="step", ylabel="loss", ylim=(0, 1.05 * max(losses)), title="the loss falls")
+    _regions(right, ticks, surface, points)
+    right.set_title("after the last step")
+    return figure
+
+
+def decision_regions(ticks: list[float], surface: list[list[float]], points: list[tuple]) -> Figure:
+    """Where a network of the plane says yes (above 0) and no, and the points that it learned from.
+
+    surface[i][j]: its output at x = ticks[j], y = ticks[i]; points: (x, y, label), label above 0 for yes.
+    """
+    figure, axes = new_figure(5.6, 4.0)
+    _regions(axes, ticks, surface, points)
+    return figure
+
+
+def _regions(axes: Axes, ticks: list[float], surface: list[list[float]], points: list[tuple]) -> None:
+    highest = 1 + max(abs(value) for row in surface for value in row)  # above 1, so that the levels rise
+    tints = ["#F3CF86", "#FBEBCB", "#D5EBF8", "#9AD0F2"]  # orange to blue; paler where the margin is less than 1
+    axes.contourf(ticks, ticks, surface, levels=[-highest, -1, 0, 1, highest], colors=tints)
+    axes.contour(ticks, ticks, surface, levels=[0], colors=BLACK, linewidths=1.5)
+    for sign, colour, marker, name in ((1, BLUE, "o", "+1"), (-1, RED, "^", "−1")):
+        of_class = [(x, y) for x, y, label in points if label * sign > 0]
+        axes.plot(*zip(*of_class, strict=True), marker, color=colour, markeredgecolor="white", markersize=7, label=name)
+    axes.set(xlabel="x", ylabel="y", xlim=(ticks[0], ticks[-1]), ylim=(ticks[0], ticks[-1]), aspect="equal")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="label")
+
+
+def sweeps(weights: int) -> Figure:
+    """Forward mode and reverse mode on the same layers: what one pass of each reaches, and how many passes it takes.
+
+    weights: of the network whose passes are named below; four of them are drawn.
+    """
+    figure, panels = new_figure(9.2, 3.5, ncols=2)
+    sizes = (4, 3, 2, 1)
+    spots = [[(layer, (size - 1) / 2 - place) for place in range(size)] for layer, size in enumerate(sizes)]
+    for axes, forward in zip(panels, (True, False), strict=True):
+        for layer in range(len(sizes) - 1):
+            for i, start in enumerate(spots[layer]):
+                for end in spots[layer + 1]:
+                    taken = not forward or layer > 0 or i == 0
+                    colour = (BLUE if forward else RED) if taken else "#D0D0D0"
+                    arrow = {
+                        "arrowstyle": "-|>",
+                        "color": colour,
+                        "linewidth": 1.6 if taken else 0.8,
+                        "shrinkA": 9,
+                        "shrinkB": 9,
+                    }
+                    axes.annotate("", *((end, start) if forward else (start, end)), arrowprops=arrow)
+        for layer, column in enumerate(spots):
+            for place, spot in enumerate(column):
+                seen = not forward or layer > 0 or place == 0
+                axes.plot(*spot, "o", color=(BLUE if forward else RED) if seen else "#D0D0D0", markersize=13, zorder=3)
+        axes.text(0, 1.85, "weights", ha="center", fontsize=10)
+        axes.text(3, 0.35, "loss", ha="center", fontsize=10)
+        passes = f"{weights} weights: {weights} passes" if forward else "1 loss: 1 pass"
+        reaches = "one pass: the effect of one weight" if forward else "one pass: the slope for every weight"
+        axes.text(1.5, -2.15, f"{reaches}\n{passes}", ha="center", va="top", fontsize=10)
+        axes.set(xlim=(-0.5, 3.5), ylim=(-2.9, 2.2), title=("forward" if forward else "reverse") + " mode")
+        axes.axis("off")
+    return figure
+
+
+def hook_timeline(events: list[tuple[int, str, object]], names: list[str]) -> Figure:
+    """Which hook of which weight is called when, from left to right, with the .grad that it found.
+
+    events: (place of the weight, kind of hook, its .grad then) in order; names: of the weights, the first one on top.
+    """
+    figure, axes = new_figure(7.6, 0.55 * len(names) + 1.5)
+    kinds = list(dict.fromkeys(kind for _, kind, _ in events))
+    looks = dict(zip(kinds, (("o", SKY), ("s", ORANGE), ("^", GREEN)), strict=False))
+    for kind in kinds:
+        marker, colour = looks[kind]
+        places = [(turn, place) for turn, (place, each, _) in enumerate(events, 1) if each == kind]
+        axes.plot(*zip(*places, strict=True), marker, color=colour, markeredgecolor=BLACK, markersize=12, label=kind)
+    for turn, (place, _, grad) in enumerate(events, 1):
+        axes.annotate(f".grad {grad}", (turn, place), (0, -17), textcoords="offset points", ha="center", fontsize=9)
+    axes.set(xlim=(0.4, len(events) + 0.6), ylim=(len(names) - 0.35, -0.5), xlabel="backward, from left to right")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xticks([])
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(kinds), fontsize=9, frameon=False)
+    return figure
 
 
 def layers_of(count: int, edges: list[tuple[int, int]]) -> list[int]:
@@ -44,32 +228,36 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
     depth = layers_of(len(boxes), edges)
     height = _rows(depth, edges)
     inner = {start for start, _ in edges}
-    figure, axes = new_figure(1.75 * (max(depth) + 1), 1.3 * (max(height) - min(height) + 1) + 0.9)
+    figure, axes = new_figure(max(5.0, 1.5 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
     spots = [(1.6 * layer, row) for layer, row in zip(depth, height, strict=True)]
     for start, end in sorted(set(edges)):
         bend = "arc3,rad=0.18" if depth[end] > depth[start] + 1 else "arc3"
-        arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 30, "shrinkB": 30, "connectionstyle": bend}
+        arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 28, "shrinkB": 28, "connectionstyle": bend}
         axes.annotate("", spots[end], spots[start], arrowprops=arrow)
         if edges.count((start, end)) > 1:
             middle = [(a + b) / 2 for a, b in zip(spots[start], spots[end], strict=True)]
-            axes.text(*middle, f"×{edges.count((start, end))}", ha="center", va="bottom", fontsize=9, color=GREY)
+            axes.text(
+                middle[0], middle[1] + 0.06, f"×{edges.count((start, end))}", ha="center", va="bottom", fontsize=10
+            )
     for place, (name, spot) in enumerate(zip(boxes, spots, strict=True)):
-        colour = BLUE if place in inner else GREEN
-        shape = "round,pad=0.45" if place in inner else "circle,pad=0.35"
-        style = {"boxstyle": shape, "facecolor": colour, "edgecolor": "none"}
-        axes.text(*spot, name, ha="center", va="center", color="white", fontsize=10, bbox=style, zorder=3)
+        operation = place in inner
+        shape = "round,pad=0.45" if operation else "circle,pad=0.35"
+        style = {
+            "boxstyle": shape,
+            "facecolor": BLUE if operation else LEAF_TINT,
+            "edgecolor": BLUE if operation else GREEN,
+        }
+        ink = "white" if operation else BLACK
+        axes.text(*spot, name, ha="center", va="center", color=ink, fontsize=10, bbox=style, zorder=3)
         if saved[place]:
             words = "keeps " + ", ".join(saved[place])
-            ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # an arrow may pass behind the words
-            axes.text(
-                spot[0] - 0.16, spot[1] - 0.3, words, ha="center", va="center", fontsize=8, color=RED, bbox=ground
-            )
+            axes.text(spot[0], spot[1] - 0.33, words, ha="center", va="center", fontsize=9, color=INK, bbox=plate())
     axes.set(xlim=(-0.8, 1.6 * max(depth) + 0.8), ylim=(min(height) - 0.6, max(height) + 0.5))
     axes.axis("off")
     for colour, mark, label in ((BLUE, "s", "operation"), (GREEN, "o", "leaf")):
         axes.scatter([], [], marker=mark, color=colour, label=label)
     axes.plot([], [], color=GREY, label="backward goes this way")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, frameon=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9, frameon=False)
     return figure
 
 
@@ -89,31 +277,13 @@ def loss_and_gradient(gaps: list[float], series: dict[str, tuple[list[float], li
             if ends[-1] < gaps[-1]:
                 axes.plot(ends[-1], shown[gaps.index(ends[-1])], "X", color=RED, markersize=9, zorder=4)
                 axes.annotate(f"ends at {ends[-1]:g}", (ends[-1], shown[gaps.index(ends[-1])]), xytext=(6, -18),
-                              textcoords="offset points", color=RED, fontsize=9)  # fmt: skip
+                              textcoords="offset points", color=INK, fontsize=9.5)  # fmt: skip
         if lost:
             axes.axvspan(lost[0], lost[-1], color=SKY, alpha=0.3, linewidth=0, label="right loss, no gradient")
         axes.set(xlabel="gap between the two logits", title=title, xlim=(gaps[0], gaps[-1]))
-    panels[0].legend(loc="upper left", fontsize=8)
+    panels[0].legend(loc="upper left", fontsize=9)
     return figure
 
 
 def _finite(value: float) -> bool:
     return abs(value) < float("inf")  # False for NaN too
-
-
-def decision_regions(ticks: list[float], surface: list[list[float]], points: list[tuple]) -> Figure:
-    """Where a network of the plane says yes (above 0) and no, and the points that it learned from.
-
-    surface[i][j]: its output at x = ticks[j], y = ticks[i]; points: (x, y, label), label above 0 for yes.
-    """
-    figure, axes = new_figure(5.6, 4.0)
-    highest = max(abs(value) for row in surface for value in row)
-    tints = ["#F3CF86", "#FBEBCB", "#D5EBF8", "#9AD0F2"]  # orange to blue; paler where the margin is less than 1
-    axes.contourf(ticks, ticks, surface, levels=[-highest, -1, 0, 1, highest], colors=tints)
-    axes.contour(ticks, ticks, surface, levels=[0], colors=BLACK, linewidths=1.5)
-    for sign, colour, marker, name in ((1, BLUE, "o", "+1"), (-1, RED, "^", "−1")):
-        of_class = [(x, y) for x, y, label in points if label * sign > 0]
-        axes.plot(*zip(*of_class, strict=True), marker, color=colour, markeredgecolor="white", markersize=7, label=name)
-    axes.set(xlabel="x", ylabel="y", xlim=(ticks[0], ticks[-1]), ylim=(ticks[0], ticks[-1]), aspect="equal")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="label")
-    return figure

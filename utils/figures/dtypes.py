@@ -1,4 +1,4 @@
-"""Pictures of number formats: their bits, ranges, steps and what rounding does over time."""
+"""Pictures of number formats: their bits, ranges, spacing, and what rounding does over many updates."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,6 +8,7 @@ from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE,
 
 FIELD_COLOURS = {"sign": RED, "exponent": YELLOW, "mantissa": SKY, "ignored": PALE}
 LINE_COLOURS = (BLACK, ORANGE, BLUE, GREEN, PURPLE)
+DIM = "#595959"  # text of less weight, dark enough to be read
 
 
 def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
@@ -17,7 +18,7 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
     are drawn as ignored. ValueError if a string is shorter than its fields.
     """
     longest = max(len(digits) for _, digits, *_ in rows)
-    fig, axes = new_figure(0.1 * longest + 2.4, 0.36 * len(rows) + 0.6)
+    fig, axes = new_figure(max(0.1 * longest + 2.4, 6), 0.36 * len(rows) + 0.7)
     for row, (name, digits, exponent, mantissa, number) in enumerate(rows):
         used = 1 + exponent + mantissa
         if len(digits) < used:
@@ -26,15 +27,15 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
         for place, (digit, field) in enumerate(zip(digits, fields, strict=True)):
             box = plt.Rectangle((place, row - 0.38), 1, 0.76, facecolor=FIELD_COLOURS[field], edgecolor="white", lw=0.7)
             axes.add_patch(box)
-            ink = GREY if field == "ignored" else BLACK
+            ink = DIM if field == "ignored" else BLACK
             axes.text(place + 0.5, row, digit, ha="center", va="center_baseline", fontsize=7, color=ink)
         axes.text(-0.6, row, name, ha="right", va="center", fontsize=9)
         text = f"1 + {exponent} + {mantissa}   {number:.10g}"
         axes.text(len(digits) + 0.8, row, text, va="center", fontsize=8)
     for field, colour in FIELD_COLOURS.items():
         axes.scatter([], [], marker="s", s=60, color=colour, edgecolor=GREY, linewidth=0.4, label=field)
-    axes.legend(loc="lower right", ncols=2, fontsize=9)
-    axes.set(xlim=(-5, longest + 18), ylim=(len(rows) - 0.4, -0.6))
+    axes.legend(loc="upper left", bbox_to_anchor=(0.05, 0), ncols=len(FIELD_COLOURS), fontsize=9)
+    axes.set(xlim=(-5, longest + 18), ylim=(len(rows) - 0.4, -0.6), xticks=[], yticks=[])
     axes.set_axis_off()
     return fig
 
@@ -78,12 +79,9 @@ def rounding_error(powers: np.ndarray, worst: dict[str, np.ndarray]) -> Figure:
     """The largest relative rounding error of each format from 2^power up to the next power of two; NaN: not drawn."""
     fig, axes = new_figure(8.0, 3.8)
     for place, ((name, error), colour) in enumerate(zip(worst.items(), LINE_COLOURS, strict=False)):
-        look = {"marker": MARKERS[place], "markersize": 4, "linewidth": 1.4}
-        if place == 0:  # wide: others may lie on it
-            look = {"linewidth": 5, "alpha": 0.3}
-        axes.plot(powers, error, color=colour, label=name, **look)
+        axes.plot(powers, error, color=colour, label=name, marker=MARKERS[place], markersize=4, linewidth=1.4)
     axes.axhline(1, color=GREY, linewidth=0.8, linestyle=":")
-    axes.text(powers[-1], 1.15, "everything becomes 0", ha="right", fontsize=8, color=GREY)
+    axes.text(powers[-1], 1.15, "everything becomes 0", ha="right", fontsize=8, color=BLACK)
     axes.set(yscale="log", xlabel="magnitude: 2 to the power of", ylabel="largest relative error", ylim=(2e-4, 3))
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
@@ -94,7 +92,7 @@ def counting(held: dict[str, list[float]]) -> Figure:
     fig, axes = new_figure(6.4, 3.6)
     for (name, values), colour in zip(held.items(), LINE_COLOURS[1:], strict=False):
         axes.plot(range(1, len(values) + 1), values, color=colour, linewidth=1.8)
-        axes.text(len(values) * 1.1, values[-1], f"{name}: {values[-1]:,.0f}", va="center", fontsize=9, color=colour)
+        axes.text(len(values) * 1.1, values[-1], f"{name}: {values[-1]:,.0f}", va="center", fontsize=9)
     longest = max(map(len, held.values()))
     axes.plot([1, longest], [1, longest], color=GREY, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="ones added", ylabel="counter", xlim=(1, longest * 5))
@@ -102,15 +100,44 @@ def counting(held: dict[str, list[float]]) -> Figure:
 
 
 def trajectories(paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray) -> Figure:
-    """Weights over steps. paths: (steps, weights) rounded stochastically; exact, nearest: (steps,)."""
+    """Weights after each update. paths: (updates, weights) rounded stochastically; exact, nearest: (updates,)."""
     fig, axes = new_figure(6.8, 3.6)
     axes.plot(paths, color=SKY, linewidth=0.9)
     axes.plot([], [], color=SKY, label=f"stochastic, {paths.shape[1]} weights")
     axes.plot(paths.mean(axis=1), color=BLUE, linewidth=1.6, label="their mean")
     axes.plot(exact, color=BLACK, linewidth=1.2, linestyle="--", label="exact")
     axes.plot(nearest, "-.", color=RED, linewidth=2, label="to nearest")
-    axes.set(xlabel="step", ylabel="weight", ylim=(0.35, 1.05))
+    axes.set(xlabel="update", ylabel="weight")
     axes.legend(loc="lower left")
+    return fig
+
+
+def stalled(paths: dict[str, list[float]]) -> Figure:
+    """One weight after each update, a line for each format, named at its end with the value that it arrives at."""
+    fig, axes = new_figure(6.8, 3.2)
+    for (name, values), colour, dash in zip(paths.items(), (BLUE, RED, GREEN), ("-", "--", ":"), strict=False):
+        axes.plot(range(1, len(values) + 1), values, color=colour, linestyle=dash, linewidth=2.2)
+        axes.text(len(values) * 1.02, values[-1], f"{name}: {values[-1]:.4f}", va="center")
+    longest = max(map(len, paths.values()))
+    axes.set(xlabel="update", ylabel="weight", xlim=(0, longest * 1.22))
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= longest])
+    return fig
+
+
+def second_moments(panels: dict[str, dict[str, list[float]]]) -> Figure:
+    """Adam's second moment after each update: a panel for each kind of gradients, a line for each format.
+
+    panels: title -> format -> values, all of one length. Each line's last value stands beside its end.
+    """
+    fig, row = new_figure(4.3 * len(panels), 3.1, ncols=len(panels), squeeze=False)
+    for axes, (title, lines) in zip(row[0], panels.items(), strict=True):
+        for (name, values), colour, dash in zip(lines.items(), (BLUE, RED), ("-", "--"), strict=False):
+            axes.plot(range(1, len(values) + 1), values, color=colour, linestyle=dash, linewidth=2)
+            axes.text(len(values) * 1.02, values[-1], f"{name}: {values[-1]:.4f}", va="center", fontsize=9)
+        longest = max(map(len, lines.values()))
+        axes.set(title=title, xlabel="update", xlim=(0, longest * 1.4), ylim=(-0.05, 1.1))
+        axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= longest])
+    row[0][0].set(ylabel="second moment")
     return fig
 
 

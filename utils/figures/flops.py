@@ -1,7 +1,13 @@
-"""Pictures of work and time: rates, shares, the anatomy of a training step, where 6ND bends, the roofline."""
+"""Pictures of work and time: a layer's three products, a training step, where 6ND bends, launches, the roofline."""
+
+import pickle
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
 
 from utils.figures.numbers import prefixed
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
@@ -10,37 +16,66 @@ SERIES = (SKY, ORANGE, GREEN, PURPLE, YELLOW, RED)
 LINES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 STYLES = ("-", "-", "-", "--", "-.", ":")  # so that roofs of one height stay apart
 RIDGES = "osD^vP"
+PLACES = [  # of a label beside its point, in points: to the right below, to the left above, and then further away
+    *(((7, -10), "left"), ((-6, 6), "right"), ((7, 4), "left"), ((-6, -12), "right")),
+    *(((0, y), "center") for y in (9, -16)),
+    *(((x, y), side) for y in (-22, 18, -34, 30) for x, side in ((7, "left"), (-6, "right"), (0, "center"))),
+]
 
 
-def rates(flops_per_second: dict[str, float], title: str = "") -> Figure:
-    """FLOP/s of each program, as bars on a logarithmic axis, labelled with how many times the slowest it is."""
-    _all_positive(flops_per_second, "rate")
-    fig, axes = new_figure(7.4, 0.42 * len(flops_per_second) + 1.1)
-    slowest = min(flops_per_second.values())
-    bars = axes.barh(list(flops_per_second), list(flops_per_second.values()), color=SKY)
-    labels = [f"{prefixed(rate, 'FLOP/s')}   ×{rate / slowest:,.0f}" for rate in flops_per_second.values()]
-    axes.bar_label(bars, labels=labels, padding=4)
-    axes.set(xscale="log", xlim=(slowest / 10, max(flops_per_second.values()) * 100), xlabel="FLOP/s, logarithmic")
-    axes.set_title(title, loc="left")
-    axes.invert_yaxis()
+def three_products(tokens: int, inputs: int, outputs: int) -> Figure:
+    """The three matrix products that train a layer y = xW, as rectangles in proportion, a row for each.
+
+    Hatched rectangles are gradients. x is (tokens, inputs) and W (inputs, outputs).
+    """
+    x, W, y = (tokens, inputs), (inputs, outputs), (tokens, outputs)
+    flops = f"2 · {tokens} · {inputs} · {outputs} = {2 * tokens * inputs * outputs:,} FLOPs"
+    rows = [
+        ("forward", [("x", x, SKY), ("W", W, ORANGE), ("y", y, SKY)]),
+        ("gradient of the weights", [("xᵀ", x[::-1], SKY), ("dy", y, SKY), ("dW", W, ORANGE)]),
+        ("gradient of the input", [("dy", y, SKY), ("Wᵀ", W[::-1], ORANGE), ("dx", x, SKY)]),
+    ]
+    gap = max(tokens, inputs, outputs) / 3
+    words_at = 3 * gap + max(sum(shape[1] for _, shape, _ in matrices) for _, matrices in rows)
+    fig, axes = new_figure(7.4, 4.4)
+    top = 0.0
+    for words, matrices in rows:
+        height = max(shape[0] for _, shape, _ in matrices)
+        middle, left = top - height / 2, 0.0
+        for (name, (high, wide), colour), sign in zip(matrices, "@= ", strict=True):
+            hatch = "////" if name.startswith("d") else ""
+            look = {"facecolor": colour, "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
+            axes.add_patch(Rectangle((left, middle - high / 2), wide, high, **look))
+            centred = {"ha": "center", "va": "center"}
+            axes.text(left + wide / 2, middle, name, fontsize=11, bbox=plate(colour), **centred)
+            axes.text(left + wide / 2, middle - high / 2 - gap / 4, f"{high} × {wide}", fontsize=8, **centred)
+            axes.text(left + wide + gap / 2, middle, sign, fontsize=12, **centred)
+            left += wide + gap
+        axes.text(words_at, middle, f"{words}\n{flops}", va="center", fontsize=9)
+        top -= height + 0.9 * gap
+    axes.set(xlim=(-gap / 4, words_at + 5 * gap), ylim=(top + gap / 4, gap / 4), aspect="equal")
+    axes.set_axis_off()
     return fig
 
 
 def shares(rows: dict[str, dict[str, float]], title: str = "") -> Figure:
-    """One bar of 100 % for each row; `rows`: label -> {part: amount}, every row with the same parts, any unit."""
-    fig, axes = new_figure(7.4, 0.55 * len(rows) + 1.3)
+    """One bar of 100 % for each row; `rows`: label -> {part: amount}, every row with the same parts, any unit.
+
+    Each percentage stands above its part, unless that is a sliver of less than 1 %.
+    """
+    fig, axes = new_figure(7.4, 0.75 * len(rows) + 1.2)
     parts = list(next(iter(rows.values())))
     left = np.zeros(len(rows))
     for place, (part, colour) in enumerate(zip(parts, SERIES, strict=False)):
         widths = np.array([100 * row[part] / sum(row.values()) for row in rows.values()])
-        bars = axes.barh(list(rows), widths, left=left, label=part, **filled(place, colour))
-        written = [f"{w:.1f} %" if w >= 6 else "" for w in widths]
-        axes.bar_label(bars, written, label_type="center", fontsize=9, bbox=plate(colour))
+        axes.barh(list(rows), widths, left=left, label=part, height=0.5, **filled(place, colour))
+        for row, (start, width) in enumerate(zip(left, widths, strict=True)):
+            if width >= 1:
+                axes.text(start + width / 2, row - 0.3, f"{width:.1f} %", ha="center", fontsize=9)
         left += widths
-    axes.set(xlim=(0, 100), xlabel="share, %")
+    axes.set(xlim=(0, 100), xlabel="share, %", ylim=(len(rows) - 0.65, -0.65))
     axes.set_title(title, loc="left")
-    axes.invert_yaxis()
-    axes.legend(ncols=len(parts), loc="upper center", bbox_to_anchor=(0.5, -0.4), fontsize=9, frameon=False)
+    fig.legend(ncols=len(parts), loc="outside lower center", fontsize=9, frameon=False)
     return fig
 
 
@@ -58,7 +93,7 @@ def anatomy(steps: dict[str, dict[str, float]]) -> Figure:
     axes.axvline(6, color=GREY, linestyle=":", linewidth=1)
     axes.set(xlabel="FLOPs for each weight and token", xlim=(0, 1.12 * left.max()))
     axes.invert_yaxis()
-    axes.legend(ncols=len(parts), loc="upper center", bbox_to_anchor=(0.5, -0.15), fontsize=9, frameon=False)
+    fig.legend(ncols=len(parts), loc="outside lower center", fontsize=9, frameon=False)
     return fig
 
 
@@ -88,6 +123,24 @@ def where_6nd_bends(
     return fig
 
 
+def launch_timeline(
+    launches: list[tuple[float, float]], kernels: list[tuple[float, float]], stops: dict[str, float]
+) -> Figure:
+    """The CPU's launches over the GPU's kernels, (begin, end) of each in µs; `stops`: label -> what that clock reads."""
+    fig, axes = new_figure(7.4, 2.5)
+    rows = (("CPU launches", launches, ORANGE), ("GPU executes", kernels, SKY))
+    for row, (_, spans, colour) in enumerate(rows):
+        for number, (begin, end) in enumerate(spans, 1):
+            axes.barh(row, end - begin, left=begin, height=0.45, color=colour, edgecolor="white")
+            axes.text((begin + end) / 2, row, str(number), ha="center", va="center", fontsize=9)
+    for label, stop in stops.items():
+        axes.axvline(stop, color=RED, linestyle="--", linewidth=1.2, ymax=0.84)
+        axes.text(stop, -0.52, f"{label}: {stop:.0f} µs", ha="left" if stop < 80 else "right", va="bottom", fontsize=9)
+    axes.set(xlabel="µs", xlim=(0, 1.04 * max(*stops.values(), kernels[-1][1])), ylim=(1.5, -0.9))
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+    return fig
+
+
 def roofline(
     machines: dict[str, tuple[float, float]], points: dict[str, tuple[float, float]] | None = None, title: str = ""
 ) -> Figure:
@@ -110,17 +163,67 @@ def roofline(
         name = f"{label}: {prefixed(peak, 'FLOP/s')}, {prefixed(bandwidth, 'B/s')}, ridge at {ridge:.3g}"
         roof, sign = ([left, ridge, right], [left * bandwidth, peak, peak]), {"marker": mark, "markevery": [1]}
         axes.plot(*roof, linestyle=style, color=colour, linewidth=2, label=name, markersize=7, **sign)
-    for number, (label, (x, rate)) in enumerate(points.items()):  # labels by turns below right and above left
-        place, side = ((-6, 6), "right") if number % 2 else ((7, -10), "left")
+    labels = []
+    for number, (label, (x, rate)) in enumerate(points.items()):
         axes.plot([x], [rate], "D", color=BLACK, markersize=4)
+        offset, side = PLACES[number % 2]
         style = {"textcoords": "offset points", "ha": side, "fontsize": 8, "bbox": plate() | {"alpha": 0.8}}
-        axes.annotate(label, (x, rate), xytext=place, zorder=3, **style)
+        labels.append(axes.annotate(label, (x, rate), xytext=offset, zorder=3, **style))
     lowest = min([left * bandwidth for _, bandwidth in machines.values()] + [rate for _, rate in points.values()])
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(lowest / 5, None))
     axes.set(xlabel="arithmetic intensity, FLOP/byte", ylabel="FLOP/s")
     axes.set_title(title, loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=8, frameon=False)
+    _part_labels(fig, labels)
     return fig
+
+
+def _part_labels(fig: Figure, labels: list[Annotation]) -> None:
+    """Move labels of points, in order, so that none hides a label, a point or a ridge, or stands nearer to another's point.
+
+    A label that does not, stays; one that does, goes where it hides no roof either, if there is such a place.
+    """
+    if not labels:
+        return
+    copy = pickle.loads(pickle.dumps(fig))  # a second layout of the figure itself would not be quite the first
+    copy.draw_without_rendering()  # only then are the ends of the axes known
+    (axes,) = copy.axes
+    for label, moved in zip(labels, _places(axes, axes.texts), strict=True):
+        label.set(position=moved[0], ha=moved[1])
+
+
+def _places(axes: Axes, labels: list[Annotation]) -> list[tuple[tuple[float, float], str]]:
+    """The offset and the side of each label."""
+    points = {label: axes.transData.transform(label.xy) for label in labels}
+    roofs = [axes.transData.transform_path(line.get_path()) for line in axes.lines if len(line.get_xdata()) > 1]
+    marks = [Bbox.from_bounds(x - 3, y - 3, 6, 6) for x, y in points.values()]
+    marks += [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in (roof.vertices[1] for roof in roofs)]
+    frame = axes.get_window_extent()
+    taken = []  # the boxes of the labels that have their place
+
+    def hidden(label: Annotation) -> tuple[int, int]:
+        """How much is wrong with its place, and how many roofs lie under it."""
+        box = label.get_window_extent().padded(1)
+        outside = (frame.x0 > box.x0) + (frame.x1 < box.x1) + (frame.y0 > box.y0)
+        covered = sum(box.overlaps(other) for other in [*taken, *marks])
+        near = min(points, key=lambda other: _distance(box, *points[other]))
+        return outside + covered + (near is not label), sum(roof.intersects_bbox(box, filled=False) for roof in roofs)
+
+    for label in labels:
+        first = (label.get_position(), label.get_ha())
+        costs = {}
+        for offset, side in [first, *PLACES]:
+            label.set(position=offset, ha=side)
+            costs.setdefault((offset, side), hidden(label))
+        offset, side = min(costs, key=costs.get) if costs[first][0] else first
+        label.set(position=offset, ha=side)
+        taken.append(label.get_window_extent())
+    return [(label.get_position(), label.get_ha()) for label in labels]
+
+
+def _distance(box: Bbox, x: float, y: float) -> float:
+    """From a point to the nearest side of a box, 0 inside."""
+    return float(np.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1)))
 
 
 def _all_positive(values: dict[str, float], what: str) -> None:

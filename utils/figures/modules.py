@@ -1,9 +1,11 @@
-"""Pictures of modules: what travels with them, the scale of activations through depth, what models are made of."""
+"""Pictures of modules: what a module knows, what travels with it, how a start decides a run, what models are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from utils.figures.style import (
     BLACK,
@@ -11,20 +13,84 @@ from utils.figures.style import (
     GREEN,
     GREY,
     HATCHES,
+    MARKERS,
     ORANGE,
+    PALE,
     PURPLE,
     RED,
     SKY,
     YELLOW,
     new_figure,
-    plate,
     signs,
 )
 
-# The largest and the smallest number above zero that a float holds, subnormal ones included.
-EDGES = {"fp16": (65_504.0, 2.0**-24), "fp32": (3.4028234663852886e38, 2.0**-149)}
-LINES = (RED, BLUE, GREEN, PURPLE)
+DARK = "#404040"
+LINES = (RED, BLUE, GREEN, PURPLE, ORANGE)
 PARTS = (SKY, ORANGE, GREEN, YELLOW, PURPLE)
+DICTIONARIES = ("_parameters", "_buffers", "_modules", "the rest")
+BOX, ROW, GAP = 2.1, 0.21, 0.35  # inches: the width of a module's box, the height of a line in it, between two levels
+
+
+def module_tree(module: object, name: str = "model") -> Figure:
+    """A box for each module, its children below it; in a box its four dictionaries, and the names in each.
+
+    module: a torch.nn.Module. Of more than three children of one kind only the first and the last are drawn.
+    """
+    levels = _levels(module, name)
+    height = ROW * (len(DICTIONARIES) + 1)
+    wide = max(map(len, levels)) * (BOX + 0.2)
+    fig, axes = new_figure(wide, len(levels) * (height + GAP) - GAP + 0.1)
+    for depth, level in enumerate(levels):
+        top = -depth * (height + GAP)
+        for place, (part, label, parent) in enumerate(level):
+            middle = (place + 0.5) * wide / len(level)
+            if depth:
+                above = (parent + 0.5) * wide / len(levels[depth - 1])
+                axes.plot([above, middle], [top + GAP, top], color=GREY, lw=1)
+            if part is None:
+                axes.text(middle, top - height / 2, label, ha="center", va="center")
+            else:
+                _box(axes, middle - BOX / 2, top, f"{label}: {type(part).__name__}", _names(part))
+    axes.set(xlim=(0, wide), ylim=(-len(levels) * (height + GAP) + GAP - 0.05, 0.05))
+    axes.set_axis_off()
+    return fig
+
+
+def _levels(module: object, name: str) -> list[list[tuple[object, str, int]]]:
+    """Level by level: (a module, or None for those left out; what it is called; the place of its parent)."""
+    levels = [[(module, name, 0)]]
+    while below := [
+        child for place, (part, label, _) in enumerate(levels[-1]) for child in _children(part, label, place)
+    ]:
+        levels.append(below)
+    return levels
+
+
+def _children(part: object, label: str, place: int) -> list[tuple[object, str, int]]:
+    children = [] if part is None else list(vars(part)["_modules"].items())
+    named = [(child, key if key.isidentifier() else f"{label}.{key}", place) for key, child in children]
+    if len(named) > 3 and len({type(child) for child, _, _ in named}) == 1:
+        return [named[0], (None, f"… and {len(named) - 2} more …", place), named[-1]]
+    return named
+
+
+def _names(part: object) -> list[list[str]]:
+    """What stands in each of a module's dictionaries; of the rest, what a user put there."""
+    rest = [key for key in vars(part) if not key.startswith("_") and key != "training"]
+    return [*(list(vars(part)[kind]) for kind in DICTIONARIES[:3]), rest]
+
+
+def _box(axes, left: float, top: float, title: str, names: list[list[str]]) -> None:
+    height = ROW * (len(names) + 1)
+    axes.add_patch(Rectangle((left, top - height), BOX, height, facecolor="white", edgecolor=GREY, lw=0.8))
+    axes.add_patch(Rectangle((left, top - ROW), BOX, ROW, facecolor=PALE, edgecolor=GREY, lw=0.8))
+    axes.text(left + BOX / 2, top - ROW / 2, title, ha="center", va="center", fontsize=8.5, fontweight="bold")
+    for row, (kind, found) in enumerate(zip(DICTIONARIES, names, strict=True), start=1):
+        shown = found if len(found) < 4 else [found[0], "…", found[-1]]
+        axes.text(left + 0.06, top - ROW * (row + 0.5), kind, va="center", fontsize=7.5, color=DARK)
+        axes.text(
+            left + BOX - 0.06, top - ROW * (row + 0.5), ", ".join(shown) or "–", ha="right", va="center", fontsize=8
+        )
 
 
 def tile_table(table: dict[str, dict[str, bool]]) -> Figure:
@@ -41,7 +107,7 @@ def tile_table(table: dict[str, dict[str, bool]]) -> Figure:
     for y, row in enumerate(table.values()):
         for x, true in enumerate(row.values()):
             axes.barh(y, 0.94, left=x - 0.47, height=0.88, color=SKY if true else "white", edgecolor=GREY, lw=0.8)
-            axes.text(x, y, "yes" if true else "no", ha="center", va="center", color=BLACK if true else GREY)
+            axes.text(x, y, "yes" if true else "no", ha="center", va="center", color=BLACK if true else DARK)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(table)), [name.replace("_", " ") for name in table])
     axes.xaxis.tick_top()
@@ -51,26 +117,85 @@ def tile_table(table: dict[str, dict[str, bool]]) -> Figure:
     return fig
 
 
-def activation_scales(stacks: dict[str, Sequence[float]]) -> Figure:
-    """The scale after each layer, from layer 1, on a logarithmic axis; a line ends where it is 0 or not finite.
+def loss_by_start(curves: Mapping[str, Sequence[float]], guess: float) -> Figure:
+    """The loss before each step, a line for each start; what is beyond the frame or not finite is not drawn.
 
-    stacks: label -> scales. Dashed lines mark the largest and smallest numbers of fp16 and fp32.
+    guess: the loss of a model that knows nothing, a dashed line. A label says how a line that leaves the frame begins.
     """
-    fig, axes = new_figure(7.4, 4.0)
-    longest = max(map(len, stacks.values()))
-    for place, ((label, scales), colour) in enumerate(zip(stacks.items(), LINES, strict=False)):
-        usable = [scale if isfinite(scale) and scale > 0 else float("nan") for scale in scales]
-        axes.plot(range(1, len(scales) + 1), usable, color=colour, lw=2, label=label, **signs(place, usable))
-    for name, (largest, smallest) in EDGES.items():
-        style = {"textcoords": "offset points", "fontsize": 8, "bbox": plate() | {"alpha": 0.8}}
-        axes.annotate(f"{name}, largest: {largest:.1e}", (longest, largest), (0, 4), ha="right", **style)
-        axes.annotate(f"{name}, smallest: {smallest:.1e}", (1, smallest), (4, -11), **style)
-        for edge in (largest, smallest):
-            axes.axhline(edge, color=GREY, lw=1, ls="--")
-    axes.set(yscale="log", xlim=(1, longest), ylim=(1e-54, 1e45), xlabel="layer", ylabel="root mean square")
-    axes.set_yticks([10.0**e for e in range(-45, 46, 15)])
-    axes.minorticks_off()
-    fig.legend(loc="outside upper center", ncols=len(stacks), frameon=False)
+    fig, axes = new_figure(7.4, 3.4)
+    highest = 2.2 * guess
+    for place, ((label, losses), colour) in enumerate(zip(curves.items(), LINES, strict=False)):
+        inside = [loss if isfinite(loss) and loss < highest else float("nan") for loss in losses]
+        if not isfinite(inside[0]):
+            label = f"{label}: {losses[0]:.0e}, {losses[1]:.0e}, …"
+        look = {"lw": 1.6, "marker": MARKERS[place], "markevery": (4 * place, 20), "markersize": 6}
+        axes.plot(range(len(losses)), inside, color=colour, label=label, **look)
+    axes.axhline(guess, color=BLACK, lw=1, ls="--", zorder=0)
+    axes.text(len(losses), guess, f" ln 10 = {guess:.2f}", va="center", fontsize=9)
+    axes.set(xlabel="steps", ylabel="loss of the batch", xlim=(0, len(losses)), ylim=(0, highest))
+    fig.legend(loc="outside upper center", ncols=3, frameon=False)
+    return fig
+
+
+def spread_by_layer(starts: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> Figure:
+    """Histograms of sizes on a logarithmic axis: a column for each start, a row for each quantity, a ridge for each layer.
+
+    starts: start -> {quantity: for each layer from the first, its numbers}. Zeros and what is not finite are left out.
+    """
+    quantities = list(next(iter(starts.values())))
+    fig, axes = new_figure(
+        1.9 * len(starts) + 0.5,
+        2.6 * len(quantities),
+        nrows=len(quantities),
+        ncols=len(starts),
+        sharex="row",
+        squeeze=False,
+    )
+    for row, quantity in enumerate(quantities):
+        sizes = {name: [_exponents(layer) for layer in found[quantity]] for name, found in starts.items()}
+        every = np.concatenate([layer for layers in sizes.values() for layer in layers])
+        low, high = np.floor(np.quantile(every, 0.001)), np.ceil(every.max())
+        for column, (name, layers) in enumerate(sizes.items()):
+            _ridges(axes[row, column], layers, np.linspace(low, high, 121), LINES[row])
+            axes[row, column].set_xlim(low, high)
+            step = max(1, round((high - low) / 3))
+            ticks = np.arange(np.ceil(low / step) * step, high + 1, step)
+            axes[row, column].set_xticks(ticks, [f"$10^{{{int(tick)}}}$" for tick in ticks])
+            if row == 0:
+                axes[row, column].set_title(name, fontsize=10)
+        axes[row, 0].set_ylabel(f"{quantity}\nlayer")
+    fig.supxlabel("size of a number", fontsize=10)
+    return fig
+
+
+def _exponents(numbers: Sequence[float]) -> np.ndarray:
+    """Logarithms to base 10 of what is finite and not zero."""
+    sizes = np.abs(np.asarray(numbers, dtype=np.float64))
+    return np.log10(sizes[np.isfinite(sizes) & (sizes > 0)])
+
+
+def _ridges(axes, layers: Sequence[np.ndarray], edges: np.ndarray, colour: str) -> None:
+    middles = (edges[1:] + edges[:-1]) / 2
+    for number, layer in enumerate(layers, start=1):
+        heights = np.histogram(layer, edges)[0] if len(layer) else np.zeros(len(middles))
+        ridge = number - 0.9 * heights / max(1, heights.max())
+        axes.fill_between(middles, ridge, number, color=colour, alpha=0.75, lw=0)
+        axes.axhline(number, color=GREY, lw=0.4, zorder=0)
+    axes.set_ylim(len(layers) + 0.3, 0)
+    axes.set_yticks([1, *range(5, len(layers) + 1, 5)])
+    axes.tick_params(labelsize=8)
+
+
+def scale_by_depth(measured: Mapping[str, Sequence[float]], laws: Mapping[str, Sequence[float]]) -> Figure:
+    """The scale after each layer, from layer 1, on a logarithmic axis; the law's is a thin dark line."""
+    fig, axes = new_figure(7.4, 3.4)
+    longest = max(map(len, measured.values()))
+    for place, ((label, scales), colour) in enumerate(zip(measured.items(), LINES, strict=False)):
+        layers = range(1, len(scales) + 1)
+        axes.plot(layers, laws[label], color=DARK, lw=0.9, label="the law" if place == 0 else None)
+        axes.plot(layers, scales, color=colour, lw=1.8, label=label, **signs(place, scales))
+    axes.set(yscale="log", xlim=(1, longest), xlabel="layer", ylabel="root mean square")
+    fig.legend(loc="outside upper center", ncols=len(measured) + 1, frameon=False)
     return fig
 
 

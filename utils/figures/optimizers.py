@@ -1,32 +1,93 @@
-"""Pictures of optimizers: paths down a valley, steps around a spike, learning rates over a run."""
+"""Pictures of optimizers: updates, paths down a valley, training runs, decay, clipping, learning rates over a run."""
 
 import io
+from math import isfinite
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullFormatter
 from PIL import Image
 
 from utils.figures.loop import Film
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure, plate
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+TOP = 5.0  # losses above are drawn here
+STYLES = ("-", "--", "-.", (0, (1.5, 1.2)))
+
+
+def constant_gradient(updates: dict[str, list[float]]) -> Figure:
+    """Length of each update in units of the learning rate, both axes logarithmic; name -> updates from step 1 on.
+
+    Each line carries its name at its end.
+    """
+    fig, axes = new_figure(7.4, 3.6)
+    for place, sizes in enumerate(updates.values()):
+        look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4], "linewidth": 2}
+        axes.plot(range(1, len(sizes) + 1), sizes, **look)
+    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="update / learning rate")
+    axes.grid(color=PALE)
+    _name_ends(axes, list(updates))
+    return fig
+
+
+def _name_ends(axes, names: list[str]) -> None:
+    """Each line's name at its end; lines that end within a twentieth of the panel share one label, a name a row."""
+    ends = [(float(line.get_xdata()[-1]), float(line.get_ydata()[-1])) for line in axes.lines]
+    heights = axes.transAxes.inverted().transform(axes.transData.transform(ends))[:, 1]
+    groups: list[list[int]] = []
+    for place in sorted(range(len(names)), key=lambda place: -heights[place]):
+        if groups and heights[groups[-1][0]] - heights[place] < 0.05:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    for group in groups:
+        label = "\n".join(names[place] for place in group)
+        axes.annotate(label, ends[group[0]], xytext=(6, 0), textcoords="offset points", va="center")
+
+
+def valley(paths: dict[str, np.ndarray], curvatures: tuple[float, float]) -> Figure:
+    """Four paths (T, 2) down ½(a·x² + b·y²), each in a panel of its own, a dot for each step; curvatures: (a, b)."""
+    fig, panels = new_figure(9.0, 4.2, nrows=2, ncols=2, sharex=True, sharey=True)
+    limits = _limits(paths)
+    for axes, (name, path), colour in zip(panels.flat, paths.items(), COLOURS, strict=True):
+        _contours(axes, limits, curvatures)
+        axes.plot(*path.T, ".-", color=colour, linewidth=1.2, markersize=4)
+        axes.plot(*path[0], "o", color=BLACK, markersize=5)
+        axes.plot(0, 0, "+", color=BLACK, markersize=10)
+        axes.set_title(f"{name}, {len(path) - 1} steps", fontsize=10)
+    for axes in panels[-1]:
+        axes.set_xlabel("along the valley")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("across")
+    return fig
+
+
+def _limits(paths: dict[str, np.ndarray]) -> tuple[float, float, float, float]:
+    everything = np.concatenate(list(paths.values()))
+    (left, low), (right, high) = everything.min(0) - 0.3, everything.max(0) + 0.3
+    return left, right, low, high
+
+
+def _contours(axes, limits: tuple[float, float, float, float], curvatures: tuple[float, float]) -> None:
+    left, right, low, high = limits
+    x, y = np.meshgrid(np.linspace(left, right, 120), np.linspace(low, high, 120))
+    levels = 0.5 * (curvatures[0] * x**2 + curvatures[1] * y**2)
+    axes.contour(x, y, levels, levels=np.geomspace(0.1, levels.max(), 9), colors=GREY, linewidths=0.5, alpha=0.7)
+    axes.set(xlim=(left, right), ylim=(low, high))
 
 
 def valley_frame(paths: dict[str, np.ndarray], step: int, curvatures: tuple[float, float]) -> Figure:
     """The first `step` steps of each path (T, 2) down ½(a·x² + b·y²), over its contours; curvatures: (a, b)."""
-    fig, axes = new_figure(7.0, 3.3)
-    everything = np.concatenate(list(paths.values()))
-    (left, low), (right, high) = everything.min(0) - 0.3, everything.max(0) + 0.3
-    x, y = np.meshgrid(np.linspace(left, right, 120), np.linspace(low, high, 120))
-    levels = 0.5 * (curvatures[0] * x**2 + curvatures[1] * y**2)
-    axes.contour(x, y, levels, levels=np.geomspace(0.1, levels.max(), 9), colors=GREY, linewidths=0.5, alpha=0.7)
+    fig, axes = new_figure(7.0, 3.6)
+    _contours(axes, _limits(paths), curvatures)
     for (name, path), colour, mark in zip(paths.items(), COLOURS, MARKERS, strict=False):
         walked = path[: step + 1]
         look = {"marker": mark, "markevery": [len(walked) - 1], "markersize": 7, "markeredgecolor": "white"}
         axes.plot(*walked.T, "-", color=colour, linewidth=1.3, label=name, **look)
     axes.plot(0, 0, "+", color=BLACK, markersize=9)
-    axes.set(xlim=(left, right), ylim=(low, high), xlabel="along the valley", ylabel="across", title=f"step {step}")
-    axes.legend(loc="upper right", ncols=2, fontsize=8)
+    axes.set(xlabel="along the valley", ylabel="across", title=f"step {step}")
+    fig.legend(loc="outside upper center", ncols=len(paths), fontsize=9)
     return fig
 
 
@@ -37,7 +98,7 @@ def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], e
     pictures = []
     for step in steps:
         png = io.BytesIO()
-        valley_frame(paths, step, curvatures).savefig(png, format="png", dpi=80)
+        valley_frame(paths, step, curvatures).savefig(png, format="png", dpi=110)
         pictures.append(Image.open(png).convert("RGB").quantize(128, dither=Image.Dither.NONE))
     file = io.BytesIO()
     times = [120] * (len(pictures) - 1) + [2500]  # milliseconds; the last frame stays longer
@@ -45,21 +106,130 @@ def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], e
     return Film(file.getvalue(), f"paths of {', '.join(paths)} over {last} steps")
 
 
+def sweep(losses: dict[str, dict[float, list[float]]], runs: dict[str, list[list[float]]], window: int) -> Figure:
+    """Left: final loss by learning rate, name -> learning rate -> losses, one a seed. Right: `runs` of their best.
+
+    On the left the line is the median over the seeds, a bar spans them all, and a ring marks the best. A loss above
+    TOP, infinite or NaN is drawn at TOP. On the right: see draw_runs.
+    """
+    fig, (axes, right) = new_figure(9.6, 4.0, ncols=2)
+    for place, (name, by_rate) in enumerate(losses.items()):
+        rates = sorted(by_rate)
+        capped = np.array([[min(x, TOP) if isfinite(x) else TOP for x in by_rate[rate]] for rate in rates])
+        middle, colour = np.median(capped, axis=1), COLOURS[place % 4]
+        around = [middle - capped.min(axis=1), capped.max(axis=1) - middle]
+        look = {
+            "marker": MARKERS[place],
+            "linestyle": STYLES[place % 4],
+            "color": colour,
+            "markersize": 5,
+            "capsize": 2,
+        }
+        axes.errorbar(rates, middle, yerr=around, label=name, **look)
+        best = int(middle.argmin())
+        axes.plot(rates[best], middle[best], "o", markersize=14, markerfacecolor="none", markeredgecolor=BLACK)
+    axes.axhline(TOP, color=GREY, linewidth=0.8, linestyle=":")
+    axes.annotate(
+        "5 and more",
+        (0, TOP),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, -11),
+        textcoords="offset points",
+        fontsize=9,
+    )
+    axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="loss at the end", ylim=(None, TOP * 1.1))
+    axes.set_title("final loss by learning rate")
+    draw_runs(right, runs, window)
+    right.set_title("each at its best")
+    _plain_numbers(axes, right)
+    fig.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(losses), fontsize=9)
+    return fig
+
+
+def draw_runs(axes, losses: dict[str, list[list[float]]], window: int, top: float = TOP) -> None:
+    """Loss over a run, each value the mean of the last `window` steps: name -> losses of each step, one list a seed.
+
+    The line is the median over the seeds, the band spans them all. What is above `top` or not finite is drawn there.
+    """
+    for place, (name, seeds) in enumerate(losses.items()):
+        capped = np.nan_to_num(np.array(seeds), nan=top, posinf=top).clip(max=top)
+        sums = np.cumsum(np.pad(capped, ((0, 0), (1, 0))), axis=1)
+        means = (sums[:, window:] - sums[:, :-window]) / window
+        steps, colour = range(window, capped.shape[1] + 1), COLOURS[place % 4]
+        axes.fill_between(steps, means.min(axis=0), means.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        axes.plot(steps, np.median(means, axis=0), linestyle=STYLES[place % 4], color=colour, linewidth=1.8, label=name)
+    axes.set(yscale="log", xlabel="step", ylabel=f"loss, mean of {window} steps" if window > 1 else "loss")
+
+
+def _plain_numbers(*panels) -> None:
+    for axes in panels:
+        axes.yaxis.set_major_locator(FixedLocator([0.3, 0.5, 1, 2, 3, 5, 10]))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def runs(panels: dict[str, dict[str, list[list[float]]]], windows: tuple[int, ...], top: float) -> Figure:
+    """Loss over a run, a panel each as draw_runs draws it: title -> name -> losses of each step, one list a seed."""
+    fig, axes = new_figure(9.6, 3.8, ncols=len(panels))
+    for each, (title, losses), window in zip(axes, panels.items(), windows, strict=True):
+        draw_runs(each, losses, window, top)
+        each.set_title(title)
+        each.legend(loc="upper right", fontsize=9)
+    _plain_numbers(*axes)
+    return fig
+
+
+def decay(weights: dict[str, list[float]], every: int) -> Figure:
+    """What is left of a weight of 1, a value for every `every`-th step: name -> weights."""
+    fig, axes = new_figure(7.4, 3.2)
+    for place, path in enumerate(weights.values()):
+        look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4], "linewidth": 2}
+        axes.plot([every * n for n in range(len(path))], path, **look)
+    axes.set(xlabel="step", ylabel="weight", ylim=(0, 1.05))
+    _name_ends(axes, list(weights))
+    return fig
+
+
+def clip_vectors(gradients: np.ndarray, clipped: dict[str, np.ndarray], limit: float) -> Figure:
+    """Gradients (N, 2) as pale arrows and what a way of clipping makes of them, one panel a way: name -> (N, 2).
+
+    The first panel shows the circle of radius `limit`, the second the square of that half width.
+    """
+    fig, panels = new_figure(8.0, 3.9, ncols=2, sharex=True, sharey=True)
+    turn = np.linspace(0, 2 * np.pi, 100)
+    bounds = (
+        limit * np.stack([np.cos(turn), np.sin(turn)]),
+        limit * np.array([[1, -1, -1, 1, 1], [1, 1, -1, -1, 1]]),
+    )
+    plain = {"arrowstyle": "->", "shrinkA": 0, "shrinkB": 0}
+    for axes, (name, vectors), bound in zip(panels, clipped.items(), bounds, strict=True):
+        axes.plot(*bound, "--", color=GREY, linewidth=1)
+        for before, after in zip(gradients, vectors, strict=True):
+            axes.annotate("", before, (0, 0), arrowprops={"color": SKY, "linewidth": 1.2, **plain})
+            axes.annotate("", after, (0, 0), arrowprops={"color": RED, "linewidth": 2, **plain})
+        reach = 1.08 * max(np.abs(gradients).max(), limit)
+        axes.set(
+            title=name, xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="gradient of one weight"
+        )
+    panels[0].set_ylabel("gradient of the other")
+    return fig
+
+
 def spike(steps: dict[str, list[float]], at: int) -> Figure:
     """Size of each step in units of the learning rate, logarithmic; the spike comes after `at` steps. name -> steps.
 
     The smallest step of all is written beside its place.
     """
-    fig, axes = new_figure(7.4, 3.4)
-    styles = ((BLUE, ":", 2), (SKY, "-", 5), (RED, "-", 1.8), (ORANGE, "--", 2))
+    fig, axes = new_figure(7.4, 3.6)
+    styles = ((BLUE, "-", 1.2), (SKY, "-", 5), (RED, "-", 1.8), (ORANGE, "--", 2))
     for (name, sizes), (colour, line, width) in zip(steps.items(), styles, strict=False):
-        axes.plot(range(1, len(sizes) + 1), sizes, line, color=colour, linewidth=width, label=name)
-    axes.axvline(at + 1, color=GREY, linestyle=":", linewidth=1)
-    axes.annotate("the spike", (at + 1, 1e4), xytext=(6, 0), textcoords="offset points", color=GREY)
+        axes.plot(range(1, len(sizes) + 1), sizes, linestyle=line, color=colour, linewidth=width, label=name)
+    tallest = max(sizes[at] for sizes in steps.values())
+    axes.annotate("the spike", (at + 1, tallest), xytext=(8, -4), textcoords="offset points", va="center")
     smallest, step = min((size, step) for sizes in steps.values() for step, size in enumerate(sizes, start=1))
     axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(6, 8), textcoords="offset points")
-    axes.set(yscale="log", xlabel="step", ylabel="size of the step / learning rate")
-    axes.legend(loc="upper right", ncols=2, fontsize=8)
+    axes.set(yscale="log", xlabel="step", ylabel="step / learning rate")
+    fig.legend(loc="outside upper center", ncols=len(steps), fontsize=9)
     return fig
 
 
@@ -70,10 +240,11 @@ def schedules(traces: dict[str, list[float]]) -> Figure:
         axes.fill_between(range(len(trace)), trace, color=PALE)
         axes.plot(trace, color=colour, linewidth=1.6)
         axes.plot(len(trace) - 1, trace[-1], "o", color=colour)
-        axes.text(0.98, 0.88, f"ends at {trace[-1]:.2f}", transform=axes.transAxes, ha="right", fontsize=8)
-        axes.set(title=name, ylim=(0, 1.25))
+        look = {"ha": "right", "fontsize": 9, "bbox": plate()}
+        axes.text(0.98, 0.88, f"ends at {trace[-1]:.2f}", transform=axes.transAxes, **look)
+        axes.set(title=name, ylim=(0, 1.35))
     for axes in panels[-1]:
         axes.set_xlabel("epoch")
     for axes in panels[:, 0]:
-        axes.set_ylabel("rate / peak")
+        axes.set_ylabel("learning rate / peak")
     return fig

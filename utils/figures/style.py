@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from math import isfinite
 
 import matplotlib.pyplot as plt
+from IPython import get_ipython
 from matplotlib.figure import Figure
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 # Okabe and Ito's palette (2008): eight colours that stay apart for every kind of colour vision.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
@@ -30,6 +32,8 @@ STYLE = {
     "hatch.linewidth": 0.8,
 }
 plt.rcParams.update(STYLE)  # for good: titles and legends are made after new_figure has returned
+if get_ipython() is not None:
+    set_matplotlib_formats("svg")  # sharp on every screen
 
 
 def new_figure(width: float = 7.0, height: float = 3.2, **subplots) -> tuple[Figure, object]:

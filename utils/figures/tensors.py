@@ -1,11 +1,14 @@
-"""Pictures of tensors in memory: storages, strides, views, order."""
+"""Pictures of tensors in memory: storages, strides, views, cache lines, order."""
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
 
+INK = "#595959"  # of places that nothing reads: grey, and still readable on PALE
 READER_COLOURS = (SKY, YELLOW, GREEN, ORANGE, PURPLE, RED)  # neighbours differ in grey too
 
 
@@ -46,8 +49,8 @@ def storage_layout(shape, stride, offset=0, *, stored=None, itemsize=4, title=""
         readers = [row for row in range(len(rows)) if place in rows[row]]
         _square(axes, place, len(rows) + 1.7, place, readers)
     numbers = f"shape {shape}   stride {stride}   offset {offset}"
-    claimed, held, read = rows.size * itemsize, stored * itemsize, np.unique(rows).size
-    sizes = f"claimed {rows.size} × {itemsize} B = {claimed:,} B     stored {stored} × {itemsize} B = {held:,} B"
+    nominal, held, read = rows.size * itemsize, stored * itemsize, np.unique(rows).size
+    sizes = f"nominal {rows.size} × {itemsize} B = {nominal:,} B     stored {stored} × {itemsize} B = {held:,} B"
     axes.text(-0.5, -1.0, f"{title}    {numbers}".strip(), fontsize=10)
     axes.text(-0.5, len(rows) + 0.9, "the storage, in the order of memory (grey: never read)", fontsize=9)
     axes.text(-0.5, len(rows) + 2.8, f"{sizes}     read {read} places", fontsize=9)
@@ -62,22 +65,42 @@ def _square(axes, x: float, y: float, place: int, rows: list[int]) -> None:
     for k, colour in enumerate(colours):
         low = y - 0.46 + 0.92 * k / len(colours)
         axes.add_patch(plt.Rectangle((x - 0.46, low), 0.92, 0.92 / len(colours), color=colour, alpha=0.75, lw=0))
-    axes.text(x, y, int(place), ha="center", va="center", fontsize=9, color=BLACK if rows else GREY)
+    axes.text(x, y, int(place), ha="center", va="center", fontsize=9, color=BLACK if rows else INK)
 
 
-def memory_walk(walks: dict[str, list[int]], line_bytes: int = 64) -> Figure:
-    """The address of each step of a walk through memory, in bytes from its start, and its cache lines.
+def cache_lines(walks: dict[str, list[int]], columns: int, *, itemsize=4, line_bytes=64, rows_shown=10) -> Figure:
+    """What each walk through a matrix reads, and what comes along with it since memory is fetched in whole cache lines.
 
-    `walks`: label -> addresses in the order they are read.
+    `walks`: label -> addresses in bytes from the start of a matrix with rows of `columns` numbers. Drawn are its first
+    `rows_shown` rows, a small square for each number; the counts above each panel are of the whole walk. ValueError if the
+    numbers of a line do not divide a row.
     """
-    fig, panels = new_figure(7.4, 3.0, ncols=len(walks), sharey=True, squeeze=False)
-    for axes, (label, addresses) in zip(panels[0], walks.items(), strict=True):
-        lines = sorted({address // line_bytes for address in addresses})
-        axes.hlines([line * line_bytes for line in lines], 0, len(addresses), color=GREY, linewidth=0.3)
-        axes.plot(range(len(addresses)), addresses, ".", color=BLUE, markersize=4)
-        axes.set_title(f"{label}: {len(lines)} cache lines", loc="left", fontsize=10)
-        axes.set_xlabel("step of the walk")
-    panels[0][0].set_ylabel("bytes from the start")
+    per_line = line_bytes // itemsize
+    if columns % per_line:
+        raise ValueError(
+            f"rows of {columns} numbers do not hold whole lines of {per_line}: choose another line or matrix"
+        )
+    fig, panels = new_figure(7.4, 0.5 + len(walks) * (0.55 + 0.105 * rows_shown), nrows=len(walks), squeeze=False)
+    for axes, (label, addresses) in zip(panels[:, 0], walks.items(), strict=True):
+        lines = {address // line_bytes for address in addresses}
+        shown = np.zeros(rows_shown * columns, dtype=int)
+        for line in lines:
+            shown[line * per_line : (line + 1) * per_line] = 1
+        wanted = [address // itemsize for address in addresses]
+        shown[[place for place in wanted if place < shown.size]] = 2
+        colours = ListedColormap([PALE, SKY, BLUE])
+        grid = shown.reshape(rows_shown, columns)
+        axes.pcolormesh(grid, cmap=colours, vmin=0, vmax=2, edgecolors="white", linewidth=0.6)
+        axes.vlines(range(0, columns + 1, per_line), 0, rows_shown, color=BLACK, linewidth=1)
+        fetched = len(lines) * per_line
+        counts = f"{len(lines)} lines of {line_bytes} bytes, {fetched:,} numbers fetched, {len(set(wanted))} used"
+        axes.set_title(f"{label}: {counts}", loc="left", fontsize=10)
+        axes.set(xlim=(-0.2, columns + 0.2), ylim=(rows_shown, 0), aspect="equal", xticks=[], yticks=[])
+        axes.set_ylabel(f"rows 0 to {rows_shown - 1}", fontsize=9)
+        axes.spines[["left", "bottom"]].set_visible(False)
+    names = {"fetched and used": BLUE, "fetched, not used": SKY, "not fetched": PALE}
+    handles = [Patch(facecolor=colour, edgecolor=GREY, label=name) for name, colour in names.items()]
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return fig
 
 
@@ -103,7 +126,59 @@ def order_trap(image: np.ndarray, groups: dict[str, np.ndarray]) -> Figure:
         axes.imshow(np.block([[a, b], [c, d]]), cmap="cividis")
         axes.set_title(pattern, loc="left", fontsize=9, family="monospace")
     for axes in panels:
+        axes.set(xticks=[], yticks=[])
         axes.set_axis_off()
+    return fig
+
+
+def broadcast_grid(difference: np.ndarray) -> Figure:
+    """All entries of predictions (n, 1) minus targets (n,), shape (n, n), in colour; marked are the n that were meant."""
+    difference = np.asarray(difference)
+    n, reach = len(difference), np.abs(difference).max()
+    fig, axes = new_figure(5.4, 4.4)
+    image = axes.imshow(difference, cmap="PuOr", vmin=-reach, vmax=reach)
+    axes.plot([-0.5, n - 0.5], [-0.5, n - 0.5], color=BLACK, linewidth=2)
+    title = f"({n}, 1) − ({n},): {difference.size:,} differences\nonly the {n} on the black line were meant"
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set(xlabel="target", ylabel="prediction")
+    fig.colorbar(image, label="prediction − target")
+    return fig
+
+
+def who_sees_whom(splits: dict[str, np.ndarray]) -> Figure:
+    """For each way of splitting heads a (T, T) matrix of bool: row t, column s says whether output t depends on token s.
+
+    What lies above the diagonal is the future, which a causal mask forbids; it is outlined, and crossed where it is seen.
+    """
+    fig, panels = new_figure(7.4, 4.9, ncols=len(splits), squeeze=False, sharey=True)
+    for axes, (label, seen) in zip(panels[0], splits.items(), strict=True):
+        seen = np.asarray(seen, dtype=bool)
+        T = len(seen)
+        future = np.triu(np.ones_like(seen), 1)
+        axes.pcolormesh(
+            np.where(seen, np.where(future, 2, 1), 0),
+            cmap=ListedColormap(["white", SKY, RED]),
+            vmin=0,
+            vmax=2,
+            edgecolors=GREY,
+            linewidth=0.6,
+        )
+        rows, columns = np.nonzero(seen & future)
+        axes.plot(columns + 0.5, rows + 0.5, "x", color=BLACK, markersize=8, markeredgewidth=2)
+        corners = [corner for t in range(T) for corner in ((t + 1, t), (t + 1, t + 1))]
+        axes.plot(*zip(*corners, strict=True), color=BLACK, linewidth=2.5)
+        past, leaks = int((seen & ~future).sum()), int((seen & future).sum())
+        counts = f"past and itself: {past} of {T * (T + 1) // 2}\nfuture: {leaks} of {T * (T - 1) // 2}"
+        axes.set_title(f"{label}\n{counts}", loc="left", fontsize=10)
+        axes.set(xlim=(-0.05, T + 0.05), ylim=(T + 0.05, -0.05), aspect="equal", xlabel="token that was changed")
+        axes.set_xticks(np.arange(T) + 0.5, range(T))
+        axes.set_yticks(np.arange(T) + 0.5, range(T))
+        axes.tick_params(length=0)
+        axes.spines[["left", "bottom"]].set_visible(False)
+    panels[0][0].set_ylabel("output that changes")
+    names = {"depends on it": SKY, "depends on it, and must not": RED, "does not depend on it": "white"}
+    handles = [Patch(facecolor=colour, edgecolor=GREY, label=name) for name, colour in names.items()]
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return fig
 
 

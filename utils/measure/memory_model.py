@@ -182,7 +182,7 @@ class _GPT:
     # -- forward
 
     def forward(self, t: Timeline) -> SimpleNamespace:
-        """Embeddings, blocks, read-out, loss. Tensors that autograd saves are activations, and are returned."""
+        """Embeddings, blocks, LM head, loss. Tensors that autograd saves are activations, and are returned."""
         tokens = t.new(self.hidden)
         places = t.new(self.places, "activations")
         positions = t.new(self.place_rows)
@@ -260,7 +260,7 @@ class _GPT:
     # -- backward
 
     def backward(self, t: Timeline, gradients: Gradients, saved: SimpleNamespace) -> None:
-        """The blocks in reverse order. The token embedding gets two gradients, one from the read-out, and their sum."""
+        """The blocks in reverse order. The token embedding gets two gradients, one from the LM head, and their sum."""
         grad = _backward_loss(t, saved)
         tokens = self.parameter("tokens")
         read_out = t.new(tokens)

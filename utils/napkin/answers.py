@@ -166,7 +166,7 @@ class Storage:
         return math.prod(self.stored_shape)
 
     @property
-    def claimed_bytes(self) -> int:
+    def nominal_bytes(self) -> int:
         return self.elements * self.itemsize
 
     @property
@@ -180,11 +180,11 @@ class Storage:
         )
         return (
             f"shape {self.shape}, stride {self.stride}, offset {self.offset}",
-            f"{self.elements:,} × {self.itemsize} B = {self.claimed_bytes:,} B claimed, {self.stored_bytes:,} B in the "
+            f"{self.elements:,} × {self.itemsize} B = {self.nominal_bytes:,} B nominal, {self.stored_bytes:,} B in the "
             f"storage: the view reads {kept}.",
             "Contiguous: view(-1) works, and nothing is copied."
             if self.contiguous
-            else f"Not contiguous: contiguous() would copy, and make a storage of its own of {self.claimed_bytes:,} B.",
+            else f"Not contiguous: contiguous() would copy, and make a storage of its own of {self.nominal_bytes:,} B.",
             f"In torch: {self.code}",
         )
 
@@ -530,7 +530,7 @@ class Parameters:
         same = f" That is {self.same_as}, to the last one." if self.same_as else ""
         return (
             f"{self.total:,} parameters" if self.total < 10**15 else f"{self.total:.4g} parameters",
-            f"The largest part is {largest}: {_percent(self.parts[largest], self.total)}. Token table and read-out "
+            f"The largest part is {largest}: {_percent(self.parts[largest], self.total)}. Embedding matrix and LM head "
             f"together: {_percent(tables, self.total)}.{same}",
             f"A head is {self.shape.width // self.shape.heads} wide. More heads cost nothing while each has keys of its own."
             if self.shape.heads == self.shape.kv_heads
@@ -548,7 +548,7 @@ def parameters(
 ) -> Parameters:
     """The parameters of a decoder-only Transformer, part by part.
 
-    positions: a learned table of `context` vectors; biases: on every linear map but the read-out, and in the norms.
+    positions: a learned table of `context` vectors; biases: on every linear map but the LM head, and in the norms.
     """
     sizes = {"layers": layers, "width": width, "heads": heads, "kv_heads": kv_heads, "ffn": ffn}
     sizes |= {"vocabulary": vocabulary, "context": context}

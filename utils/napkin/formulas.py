@@ -166,7 +166,7 @@ def _either(*sizes: int) -> str:
 
 
 def _matrices_of_a_layer(shape: ModelShape) -> dict[str, list[tuple[int, int]]]:
-    """The (inputs, outputs) of each linear map: queries, keys, values, out; then the feed-forward part."""
+    """The (inputs, outputs) of each linear map: queries, keys, values, out; then the MLP."""
     _check_shape(shape)
     shared = shape.width // shape.heads * shape.kv_heads
     up, down = (shape.width, shape.ffn), (shape.ffn, shape.width)
@@ -177,7 +177,7 @@ def _matrices_of_a_layer(shape: ModelShape) -> dict[str, list[tuple[int, int]]]:
 
 
 def parameter_parts(shape: ModelShape) -> dict[str, int]:
-    """Parameters by part: embedding, positions, attention, ffn, norms, head (0 where the embedding is the read-out)."""
+    """Parameters by part: embedding, positions, attention, ffn, norms, head (0 where the embedding is the LM head)."""
     bias = int(shape.biases)
     parts = {
         part: shape.layers * sum(rows * columns + bias * columns for rows, columns in matrices)
@@ -199,7 +199,7 @@ def parameter_count(shape: ModelShape) -> int:
 
 
 def matmul_parameters(shape: ModelShape) -> int:
-    """Parameters that every token is multiplied with: all matrices of the layers and the read-out, which is a matmul
+    """Parameters that every token is multiplied with: all matrices of the layers and the LM head, which is a matmul
     also where its table is the embedding's. No biases, no norms, no positions, no lookups."""
     matrices = [m for part in _matrices_of_a_layer(shape).values() for m in part]
     return shape.layers * sum(rows * columns for rows, columns in matrices) + shape.vocabulary * shape.width
@@ -241,7 +241,7 @@ def training_flops_6nd(parameters: int, tokens: int) -> int:
 def attention_share(tokens: int, width: int) -> float:
     """FLOPs of attention over those of the layers' weights: 4 T d / (2 x 12 d²) = T / (6 d).
 
-    For layers of 12 d² weights: as many key as query heads, a feed-forward part four times as wide, not gated.
+    For layers of 12 d² weights: as many key as query heads, an MLP four times as wide, not gated.
     """
     _whole(tokens=tokens, width=width)
     return tokens / (6 * width)

@@ -46,7 +46,7 @@ class Iteration:
     """A row of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models",
     arXiv:2205.05198, tables 3 and 5: one training iteration on A100s, 8 devices sharing each layer.
 
-    shape: texts of 2,048 tokens, a vocabulary of 51,200. batch: texts per iteration, micro_batch: texts at once.
+    shape: sequences of 2,048 tokens, a vocabulary of 51,200. batch: sequences per iteration, micro_batch: sequences at once.
     seconds: with everything recomputed, and with what the paper proposes. mfu, hfu: printed, in percent.
     """
 
@@ -82,7 +82,7 @@ KORTHIKANTI_SELECTIVE = {"175B": ("70", "2.7"), "530B": ("65", "1.6")}
 class Throughput:
     """A row of Chowdhery et al. 2022, "PaLM: Scaling Language Modeling with Pathways", arXiv:2204.02311, table 3.
 
-    heads of head_width each, tokens per text; tokens_per_second on all devices; peak_flops of one device, dense, in
+    heads of head_width each, tokens per sequence; tokens_per_second on all devices; peak_flops of one device, dense, in
     16 bits. mfu: printed, in percent; mfu_without_attention: where the text prints it.
     """
 
@@ -103,7 +103,7 @@ PALM_MFU = (
     # 24.6e12 FLOP/s per V100 without attention, by 6 N: that many tokens/s on one of them. The printed 21.3 follows only
     # with attention counted three times; the paper's own 6 N + 12 L H Q T gives 20.2.
     Throughput("GPT-3", 175 * GIGA, 96, 96, 128, 2_048, 24.6 * TERA / (6 * 175 * GIGA), 1, 125 * TERA, "21.3"),
-    # 0.0152 steps/s of 3,072 texts: the "6M tokens" of Rae et al. 2021, arXiv:2112.11446, table 1, in powers of two.
+    # 0.0152 steps/s of 3,072 sequences: the "6M tokens" of Rae et al. 2021, arXiv:2112.11446, table 1, in powers of two.
     Throughput("Gopher", 280 * GIGA, 80, 128, 128, 2_048, 0.0152 * 3_072 * 2_048, 4_096, 123 * TERA, "32.5"),
     Throughput(
         "Megatron-Turing NLG",
@@ -149,7 +149,7 @@ GPT3_COMPUTE = (
 
 # Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models", arXiv:2203.15556, table A4: the shape of a model,
 # and the printed ratio of its FLOPs, counted as appendix F says, to 6 N D. The digits follow if the embedding and the
-# read-out are left out, which the appendix lists, and with 2,048 tokens and a vocabulary of 32,000, which it does not
+# LM head are left out, which the appendix lists, and with 2,048 tokens and a vocabulary of 32,000, which it does not
 # print. N has one more matrix of d x d per layer, for relative positions.
 
 

@@ -240,6 +240,17 @@ def test_a_number_of_many_digits_stops_nobody():
     assert pair.share == 1
 
 
+def test_points_for_code_that_is_the_starters_are_held(tmp_path):
+    """The starter as it was, and a cell whose text defines nothing by name."""
+    solution = {cell["id"]: text_of(cell["source"]) for cell in book_of(LAB)["cells"]}["code-swap"]
+    book = book_of(ROOT / "labs" / LAB.name)
+    cell = {"cell_type": "code", "id": "mine", "metadata": {}, "outputs": [], "execution_count": None}
+    book["cells"].append(cell | {"source": f"exec({solution!r})"})
+    (record,) = grading.grade(hand_in(tmp_path / "in", {"eve": book}), [LAB], tmp_path / "out", grading.Rules(seed=1))
+    assert (record["held"], record["earned"]) == (["swap"], 0)
+    assert "held: swap passed checks with the starter's code" in (tmp_path / "out" / f"{LAB.stem}.csv").read_text()
+
+
 def test_a_students_value_of_what_the_lab_assigns_holds_and_the_labs_functions_stay():
     found = read_submission(json.dumps(book_of(LAB)).encode(), read_lab(LAB))
     assert {"same_storage", "torch_calls", "Calls"} == set(found.given["given-setup"])

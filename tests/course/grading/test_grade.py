@@ -656,10 +656,7 @@ ENVIRONMENTS = {  # name: (an ordinary user, denied calls, whether a user may ma
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
-    [
-        pytest.param(name, marks=[] if name in ("user", "user, no map", "root of a container") else pytest.mark.nightly)
-        for name in ENVIRONMENTS
-    ],
+    [pytest.param(name, marks=[] if name == "user, no map" else pytest.mark.nightly) for name in ENVIRONMENTS],
 )
 @pytest.mark.usefixtures("alone_on_sockets")
 def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, environment):

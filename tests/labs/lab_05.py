@@ -422,7 +422,7 @@ wrong(
         """,
     ),
     ("self.tokens.T", "self.head.T"),
-    says=["the read-out uses self.tokens itself"],
+    says=["the LM head uses self.tokens itself"],
 )
 wrong(
     "table under two names",

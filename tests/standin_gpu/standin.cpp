@@ -24,7 +24,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/alloc_cpu.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -12,11 +12,13 @@ runs one lecture in a process of its own and prints a line of JSON before each c
 import argparse
 import json
 import re
+import tempfile
 import time
 from pathlib import Path
 from queue import Empty
 
 import papermill
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbclient.util import ensure_async, run_sync
 from nbformat.v4 import new_output
@@ -123,15 +125,21 @@ class EveryCellEngine(NBClientEngine):
         cls, nb_man, kernel_name, start_timeout=60, execution_timeout=None, progress=None, **_
     ):
         """`progress(done, total, cell id)` is called before each cell; the timeout is in seconds per cell."""
-        EveryCellClient(
-            nb_man,
-            progress=progress or (lambda done, total, cell: None),
-            kernel_name=kernel_name,
-            timeout=execution_timeout,
-            startup_timeout=start_timeout,
-            allow_errors=True,
-            iopub_timeout=60,  # nbclient gives up after 4 s, too soon for a large output on a busy machine
-        ).execute()
+        with tempfile.TemporaryDirectory(prefix="kernel") as folder:
+            EveryCellClient(
+                nb_man,
+                km=_reached_by_files(kernel_name, Path(folder)),
+                progress=progress or (lambda done, total, cell: None),
+                timeout=execution_timeout,
+                startup_timeout=start_timeout,
+                allow_errors=True,
+                iopub_timeout=60,  # nbclient gives up after 4 s, too soon for a large output on a busy machine
+            ).execute(cleanup_kc=True)
+
+
+def _reached_by_files(kernel_name: str, folder: Path) -> AsyncKernelManager:
+    """A kernel with sockets in `folder`: of two kernels that start at once, both may choose one TCP port, and one dies."""
+    return AsyncKernelManager(kernel_name=kernel_name, transport="ipc", connection_file=str(folder / "connection.json"))
 
 
 papermill_engines.register(NAME, EveryCellEngine)

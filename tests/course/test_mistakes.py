@@ -8,7 +8,7 @@ from helpers.paths import ROOT
 
 from utils.course.notebooks.notebook import read
 
-LECTURE = read(ROOT / "notebooks" / "10_debugging.ipynb")
+LECTURE = read(ROOT / "notebooks" / "11_debugging.ipynb")
 SOURCES = {cell.id: cell.source for cell in LECTURE.cells}
 ROW = re.compile(r"^\| (?P<seen>.*`.*) \| .* \| (?P<claims>10\.\d+(?:, 10\.\d+)*) \|$", re.MULTILINE)
 ROWS = [(row["seen"], row["claims"].split(", ")) for row in ROW.finditer(SOURCES["mistakes-table"])]

@@ -1,4 +1,4 @@
-"""The bugs of lab 09a's loop fit beside each other and make no sound. That each is caught, the lab's variants show."""
+"""The bugs of lab 09's loop fit beside each other and make no sound. That each is caught, the lab's variants show."""
 
 import ast
 import inspect
@@ -47,7 +47,7 @@ def test_every_bug_changes_the_source_and_is_of_a_kind_with_others():
 
 
 def test_the_labs_solution_is_this_loop():
-    (lab,) = (ROOT / "solutions").glob("09a_*.ipynb")
+    (lab,) = (ROOT / "solutions").glob("09_*.ipynb")
     (cell,) = (task.code.source for task in read_lab(lab).tasks if task.name == "repair")
     assert ast.dump(ast.parse(cell)) == ast.dump(ast.parse(with_bugs()))
 

@@ -1,1383 +1,992 @@
-"""Lab 10 · Cure a sick network, and profile one step: what students write. See variants.py."""
+"""Lab 10 · The honest loop, built by you: what students write. See variants.py."""
 
 from variants import variants_of
 
-LAB = variants_of("10_cure_a_sick_network")
+LAB = variants_of("10_the_honest_loop")
 
 
-# Task 1 · The triage
+# Task 1 · A text as a dataset
 
-wrong, right = LAB.task("triage")
+wrong, right = LAB.task("windows")
 
+wrong("counts from the end", ("not 0 <= i < len(self)", "i >= len(self)"), says=["raise IndexError"])
 wrong(
-    "backward after zero grad",
-    """
-    def triage(model, loss_of):
-        model.zero_grad()
-        loss = loss_of(model)
-        if loss.requires_grad:
-            loss.backward()
-        kinds = {}
-        for name, p in model.named_parameters():
-            if not p.requires_grad:
-                kinds[name] = "frozen"
-            elif p.grad is None:
-                kinds[name] = "none"
-            elif not p.grad.isfinite().all():
-                kinds[name] = "broken"
-            else:
-                kinds[name] = "alive" if p.grad.any() else "zero"
-        return kinds
-    """,
-    says=["p.grad is to stay as it was"],
+    "keeps the dtype",
+    ("self.tokens[i * self.stride :][: self.context + 1].long()", "self.tokens[i * self.stride :][: self.context + 1]"),
+    says=["int64"],
 )
 wrong(
-    "backward onto the old",
-    """
-    def triage(model, loss_of):
-        loss_of(model).backward()
-        kinds = {}
-        for name, p in model.named_parameters():
-            if not p.requires_grad:
-                kinds[name] = "frozen"
-            elif p.grad is None:
-                kinds[name] = "none"
-            elif not p.grad.isfinite().all():
-                kinds[name] = "broken"
-            else:
-                kinds[name] = "alive" if p.grad.any() else "zero"
-        return kinds
-    """,
-    says=["take fresh ones"],
+    "never ends",
+    (
+        """
+        if not 0 <= i < len(self):
+            raise IndexError(f"window {i} of {len(self)}")
+        """,
+        "",
+    ),
+    says=["raise IndexError"],
 )
 wrong(
-    "stumbles over a lost graph",
-    """
-    def triage(model, loss_of):
-        loss = loss_of(model)
-        asking = [p for p in model.parameters() if p.requires_grad]
-        fresh = iter(torch.autograd.grad(loss, asking, allow_unused=True))
-        kinds = {}
-        for name, p in model.named_parameters():
-            g = next(fresh) if p.requires_grad else None
-            if not p.requires_grad:
-                kinds[name] = "frozen"
-            elif g is None:
-                kinds[name] = "none"
-            else:
-                kinds[name] = "broken" if not g.isfinite().all() else "alive" if g.any() else "zero"
-        return kinds
-    """,
-    says=["a loss without a graph is a finding, no error"],
+    "one window too few",
+    (
+        "(len(self.tokens) - self.context - 1) // self.stride + 1",
+        "(len(self.tokens) - self.context - 1) // self.stride",
+    ),
+    says=["three windows"],
+)
+wrong(
+    "one window too many",
+    ("len(self.tokens) - self.context - 1", "len(self.tokens) - self.context"),
+    says=["the last must fit too"],
+)
+wrong("refuses the smallest text", ("len(tokens) < context + 1", "len(tokens) <= context + 1"), says=["has one window"])
+wrong("same place", ("window[1:]", "window[:-1].clone()"), says=["y is x one place on"])
+wrong("takes any text", ("len(tokens) < context + 1", "len(tokens) < 1"), says=["refuse"])
+wrong("without stride", ("tokens, context, stride", "tokens, context, 1"), says=["windows are stride apart"])
+right(
+    "unfolded",
+    '''
+    class Windows(Dataset):
+        """All windows as one view of the text."""
+
+        def __init__(self, tokens, context, stride):
+            if not context < tokens.numel():
+                raise ValueError(f"no window of context {context} in {tokens.numel()} tokens")
+            self.rows = tokens.to(torch.int64).unfold(0, context + 1, stride)
+
+        def __len__(self):
+            return self.rows.shape[0]
+
+        def __getitem__(self, i):
+            if i < 0:
+                raise IndexError(i)
+            row = self.rows[i]
+            return row.narrow(0, 0, len(row) - 1).clone(), row.narrow(0, 1, len(row) - 1).clone()
+    ''',
+)
+
+# Task 2 · An order without a memory
+
+wrong, right = LAB.task("indices")
+
+wrong(
+    "draws with replacement",
+    (
+        "np.random.default_rng([seed, epoch]).permutation(examples)",
+        "np.random.default_rng([seed, epoch]).integers(0, examples, examples)",
+    ),
+    says=["once in steps"],
+)
+wrong("drops the rest", ("math.ceil(examples / batch)", "examples // batch"), says=["no example is left out"])
+wrong(
+    "global stream",
+    (
+        "order = np.random.default_rng([seed, epoch]).permutation(examples)",
+        """
+        np.random.seed((seed * 1_000_003 + epoch) % 2**32)
+        order = np.random.permutation(examples)
+        """,
+    ),
+    says=["not a global stream"],
+)
+wrong("in order", ("np.random.default_rng([seed, epoch]).permutation", "np.arange"), says=["of 5 seeds"])
+wrong(
+    "remembers its generator",
+    (
+        "def indices",
+        """
+        MEMORY = []
+
+
+        def indices
+        """,
+    ),
+    (
+        "order = np.random.default_rng([seed, epoch]).permutation(examples)",
+        """
+        if step == 0 or len(MEMORY) != examples:
+            MEMORY[:] = np.random.default_rng(seed).permutation(examples)
+        elif place == 0:
+            MEMORY[:] = np.random.default_rng([seed, *MEMORY]).permutation(examples)
+        order = np.array(MEMORY)
+        """,
+    ),
+    says=["whatever was drawn or asked before"],
+)
+wrong("same order every epoch", ("[seed, epoch]", "seed"), says=["25 different orders"])
+wrong("seed plus epoch", ("[seed, epoch]", "seed + epoch"), says=["not on their sum"])
+wrong("seed times a thousand", ("[seed, epoch]", "1000 * seed + epoch"), says=["both numbers"])
+wrong(
+    "shuffles batches",
+    (
+        """
+        order = np.random.default_rng([seed, epoch]).permutation(examples)
+        return order[place * batch : (place + 1) * batch].tolist()
+        """,
+        """
+        order = np.random.default_rng([seed, epoch]).permutation(math.ceil((examples) / batch))
+        epoch_order = [i for b in order if b != order.max() for i in range(b * batch, (b + 1) * batch)]
+        epoch_order += range(order.max() * batch, examples)
+        return epoch_order[place * batch : (place + 1) * batch]
+        """,
+    ),
+    says=["not the batches"],
+)
+wrong(
+    "tensors",
+    (
+        "np.random.default_rng([seed, epoch]).permutation(examples)",
+        "torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(examples))",
+    ),
+    ("order[place * batch : (place + 1) * batch].tolist()", "order[place * batch : (place + 1) * batch]"),
+    says=["list of ints"],
 )
 right(
-    "backward on a copy",
+    "by a seeded sort",
     """
-    def triage(model, loss_of):
-        kept = [(p, p.grad) for p in model.parameters()]
-        kinds = {}
-        try:
-            for p, _ in kept:
-                p.grad = None
-            loss = loss_of(model)
-            if loss.grad_fn is not None:
-                loss.backward()
-            for name, p in model.named_parameters():
-                entries = [] if p.grad is None else p.grad.flatten().tolist()
-                if not p.requires_grad:
-                    kinds[name] = "frozen"
-                elif not entries:
-                    kinds[name] = "none"
-                elif not all(math.isfinite(each) for each in entries):
-                    kinds[name] = "broken"
-                else:
-                    kinds[name] = "alive" if any(each != 0 for each in entries) else "zero"
-        finally:
-            for p, grad in kept:
-                p.grad = grad
-        return kinds
+    import hashlib
+
+
+    def indices(examples, batch, seed, step):
+        per_epoch = -(-examples // batch)
+        key = hashlib.sha256(f"{seed}/{step // per_epoch}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
+        ranks = torch.rand(examples, dtype=torch.float64, generator=generator).argsort()
+        start = step % per_epoch * batch
+        return [int(i) for i in ranks[start : start + batch]]
     """,
 )
 
-another_way = """
-def triage(model, loss_of):
-    loss = loss_of(model)
-    asking = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    gradients = dict.fromkeys(asking)
-    if asking and loss.requires_grad:
-        gradients = dict(zip(asking, torch.autograd.grad(loss, list(asking.values()), allow_unused=True)))
-    kinds = {}
-    for name, p in model.named_parameters():
-        g = gradients.get(name)
-        if not p.requires_grad:
-            kinds[name] = "frozen"
-        elif g is None:
-            kinds[name] = "none"
-        elif not g.isfinite().all():
-            kinds[name] = "broken"
-        else:
-            kinds[name] = "alive" if g.any() else "zero"
-    return kinds
-"""
+# Task 3 · Workers
+
+wrong, right = LAB.task("loader")
 
 wrong(
-    "alive if all",
-    ('"alive" if g.any() else "zero"', '"alive" if g.all() else "zero"'),
-    of=another_way,
-    says=["g.all() asks whether none is"],
+    "epoch 0 again",
+    (
+        "indices(len(data), config.batch, config.seed, step)",
+        "indices(len(data), config.batch, config.seed, step - first)",
+    ),
+    says=["the first of"],
+)
+wrong("from the first", ("range(first, last)", "range(last)"), says=["one batch for each step"])
+wrong("global base seed", ("generator=torch.Generator().manual_seed(config.seed),", ""), says=["generator of its own"])
+wrong("in this process", ("num_workers=config.workers", "num_workers=0"), says=["num_workers is config.workers"])
+wrong(
+    "rebatches",
+    (
+        "batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],",
+        """
+        sampler=sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
+        batch_size=config.batch,
+        """,
+    ),
+    says=["in this order"],
 )
 wrong(
-    "broken if all",
-    ("not g.isfinite().all()", "g.isnan().all()"),
-    of=another_way,
-    says=["one entry that is NaN is enough"],
+    "shuffles",
+    (
+        "batch_sampler=[indices(len(data), config.batch, config.seed, step) for step in range(first, last)],",
+        """
+        sampler=torch.utils.data.SubsetRandomSampler(
+            sum((indices(len(data), config.batch, config.seed, s) for s in range(first, last)), []),
+            generator=torch.Generator(),
+        ),
+        batch_size=config.batch,
+        """,
+    ),
+    says=["in this order"],
 )
 wrong(
-    "by the norm",
-    ("g.isfinite().all", "g.norm().isfinite"),
-    ('"alive" if g.any() else "zero"', '"alive" if g.norm() else "zero"'),
-    of=another_way,
-    says=["Look at the entries"],
-)
-wrong(
-    "missing counts as zero", ('kinds[name] = "none"', 'kinds[name] = "zero"'), of=another_way, says=["c takes no part"]
-)
-wrong("nan only", ("not g.isfinite().all()", "g.isnan().any()"), of=another_way, says=["infinite is broken too"])
-wrong(
-    "zero by the norm",
-    ('"alive" if g.any() else "zero"', '"alive" if g.norm() > 0 else "zero"'),
-    of=another_way,
-    says=["Look at the entries"],
-)
-wrong(
-    "zero by the sum",
-    ('"alive" if g.any() else "zero"', '"alive" if g.sum() else "zero"'),
-    of=another_way,
-    says=["g.any() looks at the entries"],
-)
-
-# Task 2 · Vital signs
-
-wrong, right = LAB.task("signs")
-
-wrong(
-    "forward skips",
+    "skips by reading",
     """
-    def vital_signs(model, x):
-        signs, handles = [], []
+    class Skipping(DataLoader):
+        skip = 0
 
-        def listen(name):
-            def hook(module, inputs, output):
-                given = inputs[0]
-                if not isinstance(given, Tensor) or not isinstance(output, Tensor):
-                    return
-                signs.append(
-                    dict(
-                        name=name,
-                        rms_in=given.double().square().mean().sqrt().item(),
-                        rms_out=output.double().square().mean().sqrt().item(),
-                        largest=output.max().item(),
-                        sound_in=bool(given.isfinite().all()),
-                        sound_out=bool(output.isfinite().all()),
-                    )
-                )
+        def __len__(self):
+            return super().__len__() - self.skip
 
-            return hook
-
-        for name, module in model.named_modules():
-            if not list(module.children()):
-                handles.append(module.register_forward_hook(listen(name)))
-        try:
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        return signs
+        def __iter__(self):
+            stream = super().__iter__()
+            for _ in range(self.skip):
+                next(stream)
+            return stream
 
 
-    _whole = vital_signs
-
-
-    def vital_signs(model, x):
-        return [sign for sign in _whole(model, x) if "." not in sign["name"]]
+    def loader(data, config, first, last, device):
+        order = [indices(len(data), config.batch, config.seed, step) for step in range(last)]
+        made = Skipping(
+            data,
+            batch_sampler=order,
+            num_workers=config.workers,
+            pin_memory=device.type == "cuda",
+            generator=torch.Generator(),
+        )
+        object.__setattr__(made, "skip", first)
+        return made
     """,
-    says=["in the order of the calls"],
-)
-wrong(
-    "late binding",
-    """
-    def vital_signs(model, x):
-        signs, handles = [], []
-        for name, module in model.named_modules():
-            if not list(module.children()):
-
-                def hook(module, inputs, output):
-                    t, u = inputs[0], output
-                    signs.append(
-                        {
-                            "name": name,
-                            "rms_in": t.double().square().mean().sqrt().item(),
-                            "rms_out": u.double().square().mean().sqrt().item(),
-                            "largest": u.max().item(),
-                            "sound_in": t.isfinite().all().item(),
-                            "sound_out": u.isfinite().all().item(),
-                        }
-                    )
-
-                handles.append(module.register_forward_hook(hook))
-        try:
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        return signs
-    """,
-    says=["'name'"],
-)
-wrong(
-    "verdicts are tensors",
-    """
-    def vital_signs(model: nn.Module, x: Tensor) -> list[dict]:
-        signs, handles = [], []
-
-        def rms(tensor):
-            return tensor.double().square().mean().sqrt().item()
-
-        def listen(name):
-            def hook(module, inputs, output):
-                if isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
-                    sign = {
-                        "name": name,
-                        "rms_in": rms(inputs[0]),
-                        "rms_out": rms(output),
-                        "largest": output.max().item(),
-                    }
-                    sign |= {"sound_in": inputs[0].isfinite().all(), "sound_out": output.isfinite().all()}
-                    signs.append(sign)
-
-            return hook
-
-        try:
-            for name, module in model.named_modules():
-                if not list(module.children()):
-                    handles.append(module.register_forward_hook(listen(name)))
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        return signs
-    """,
-    says=["also of what .all() returns"],
+    says=["begin there"],
 )
 right(
-    "hooks in an exit stack",
+    "with a lazy sampler",
     """
-    import contextlib
+    class Steps:
+        def __init__(self, examples, config, first, last):
+            self.examples, self.config, self.steps = examples, config, range(first, last)
+
+        def __len__(self):
+            return len(self.steps)
+
+        def __iter__(self):
+            for step in self.steps:
+                yield indices(self.examples, self.config.batch, self.config.seed, step)
 
 
+    def loader(data, config, first, last, device):
+        own = torch.Generator()
+        own.manual_seed(17)
+        more = {"prefetch_factor": 4, "multiprocessing_context": "fork"} if config.workers else {}
+        return DataLoader(
+            data,
+            batch_sampler=Steps(len(data), config, first, last),
+            num_workers=config.workers,
+            pin_memory=torch.device(device).type == "cuda",
+            generator=own,
+            **more,
+        )
+    """,
+)
+
+# Task 4 · A look that leaves no trace
+
+wrong, right = LAB.task("evaluate")
+
+wrong("always back to training", ("model.train(was_training)", "model.train()"), says=["in the mode in which it came"])
+wrong("always fp32", ("autocast(device, precision)", 'autocast(device, "fp32")'), says=["autocast(device, precision)"])
+wrong(
+    "draws a base seed",
+    ("DataLoader(data, batch_size=batch, generator=torch.Generator())", "DataLoader(data, batch_size=batch)"),
+    says=["generator of its own"],
+)
+wrong(
+    "drops the last",
+    (
+        "DataLoader(data, batch_size=batch, generator=torch.Generator())",
+        "DataLoader(data, batch_size=batch, drop_last=True, generator=torch.Generator())",
+    ),
+    says=["the last one may be shorter"],
+)
+wrong("in training mode", ("model.eval()", ""), says=["model.eval() before the first forward"])
+wrong("loss of rounded logits", ("logits.float()", "logits"), says=["logits.float()"])
+wrong(
+    "mean of batches",
+    ('reduction="sum"', 'reduction="mean"'),
+    ("(logits.argmax(-1) == y).sum", "(logits.argmax(-1) == y).float().mean"),
+    ("y.numel()", "1"),
+    says=["a mean of batch means"],
+)
+wrong("shuffles nothing but counts sequences", ("y.numel()", "len(x)"), says=["B · T targets"])
+wrong("stays in evaluation mode", ("model.train(was_training)", ""), says=["in the mode in which it came"])
+wrong(
+    "tensors",
+    ('F.cross_entropy(logits, y, reduction="sum").item()', 'F.cross_entropy(logits, y, reduction="sum")'),
+    ("(logits.argmax(-1) == y).sum().item", "(logits.argmax(-1) == y).sum"),
+    says=["plain floats"],
+)
+wrong("with a graph", ("with torch.no_grad():", "if True:"), says=["torch.no_grad"])
+right(
+    "without a loader",
+    """
     @torch.inference_mode()
-    def vital_signs(model, x):
-        signs = []
-
-        def note(name, module, inputs, output):
-            tensors = [t for t in (*inputs[:1], output) if isinstance(t, Tensor)]
-            if len(tensors) == 2:
-                into, out = (t.to(torch.float64).flatten() for t in tensors)
-                sign = {"name": name, "largest": float(out.max())}
-                for word, t in (("in", into), ("out", out)):
-                    sign[f"rms_{word}"] = float(torch.linalg.vector_norm(t) / math.sqrt(t.numel()))
-                    sign[f"sound_{word}"] = not bool((t.isnan() | t.isinf()).any())
-                signs.append(sign)
-
-        with contextlib.ExitStack() as stack:
-            for name, module in model.named_modules():
-                if next(module.children(), None) is None:
-                    hook = lambda m, i, o, name=name: note(name, m, i, o)
-                    stack.enter_context(module.register_forward_hook(hook))
-            model(x)
-        return signs
+    def evaluate(model, data, batch, precision, device):
+        modes = {module: module.training for module in model.modules()}
+        model.train(False)
+        losses, hits = [], []
+        for start in range(0, len(data), batch):
+            pairs = [data[i] for i in range(start, min(start + batch, len(data)))]
+            x, y = (torch.stack(parts).to(device) for parts in zip(*pairs))
+            with autocast(device, precision):
+                logits = model(x)
+            shares = logits.float().log_softmax(-1)
+            losses.append(-shares.gather(-1, y.unsqueeze(-1)).flatten().double())
+            hits.append((shares.argmax(-1) == y).flatten().double())
+        for module, mode in modes.items():
+            module.training = mode
+        return {"loss": float(torch.cat(losses).mean()), "accuracy": float(torch.cat(hits).mean())}
     """,
 )
 
-another_way = """
-def vital_signs(model, x):
-    signs, handles = [], []
+# Task 5 · One step
 
-    def listen(name):
-        def hook(module, inputs, output):
-            given = inputs[0]
-            if not isinstance(given, Tensor) or not isinstance(output, Tensor):
-                return
-            signs.append(
-                dict(
-                    name=name,
-                    rms_in=given.double().square().mean().sqrt().item(),
-                    rms_out=output.double().square().mean().sqrt().item(),
-                    largest=output.max().item(),
-                    sound_in=bool(given.isfinite().all()),
-                    sound_out=bool(output.isfinite().all()),
-                )
-            )
+wrong, right = LAB.task("step")
 
-        return hook
-
-    for name, module in model.named_modules():
-        if not list(module.children()):
-            handles.append(module.register_forward_hook(listen(name)))
-    try:
-        with torch.no_grad():
-            model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return signs
-"""
-
-wrong("all modules", ("not list(module.children())", "name"), of=another_way, says=["inner is no leaf"])
 wrong(
-    "children only",
-    ("model.named_modules", "model.named_children"),
-    of=another_way,
-    says=["one dict for each CALL of a leaf"],
-)
-wrong(
-    "deviation for rms",
-    ("given.double().square().mean().sqrt", "given.double().std"),
-    ("output.double().square().mean().sqrt", "output.double().std"),
-    of=another_way,
-    says=["the root of the MEAN of the squares"],
-)
-wrong(
-    "hooks stay",
+    "appends itself",
     (
+        'return {"loss": loss.item(), "norm": norm.item(), "rate": rate(run.step, config)}',
         """
-        try:
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        """,
-        """
-        with torch.no_grad():
-            model(x)
+        record = {"loss": loss.item(), "norm": norm.item(), "rate": rate(run.step, config)}
+        run.log.append(record)
+        return record
         """,
     ),
-    of=another_way,
-    says=["handle.remove() for every handle"],
+    says=["who appends it"],
 )
 wrong(
-    "hooks stay after an error",
+    "casts the model",
     (
         """
-        try:
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
+        with autocast(run.device, config.precision):
+            logits = run.model(x)
         """,
         """
-        with torch.no_grad():
-            model(x)
-        for handle in handles:
-            handle.remove()
+        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.precision]
+        run.model.to(dtype)
+        logits = run.model(x.to(dtype))
         """,
     ),
-    of=another_way,
-    says=["a forward that raises left your hooks in the model"],
+    says=["stay in float32"],
 )
 wrong(
-    "in evaluation mode",
+    "clips after the step",
+    (
+        "nn.utils.clip_grad_norm_(run.model.parameters(), config.clip)",
+        "nn.utils.get_total_norm([p.grad for p in run.model.parameters()])",
+    ),
+    (
+        "run.scaler.update()",
+        """
+        run.scaler.update()
+        nn.utils.clip_grad_norm_(run.model.parameters(), config.clip)
+        """,
+    ),
+    says=["does the clipping stand between"],
+)
+wrong(
+    "clips scaled gradients",
     (
         """
-        with torch.no_grad():
-            model(x)
+        run.scaler.unscale_(run.optimizer)
+        norm = nn.utils.clip_grad_norm_(run.model.parameters(), config.clip)
         """,
         """
-        with torch.no_grad():
-            model.train()(x)
+        norm = nn.utils.clip_grad_norm_(run.model.parameters(), config.clip)
+        run.scaler.unscale_(run.optimizer)
         """,
     ),
-    of=another_way,
-    says=["neither train() nor eval()"],
+    says=["was measured before"],
 )
+wrong("first group only", ("run.optimizer.param_groups", "run.optimizer.param_groups[:1]"), says=["every group"])
+wrong("fp32 always", ("config.precision", '"fp32"'), says=["autocast(run.device"])
 wrong(
-    "in float32", ("given.double()", "given"), ("output.double()", "output"), of=another_way, says=["before square()"]
-)
-wrong("largest size", ("output.max", "output.abs().max"), of=another_way, says=["not the largest size"])
-wrong(
-    "nan only",
-    ("bool(output.isfinite().all())", "not bool(output.isnan().any())"),
-    of=another_way,
-    says=["minus infinity is not finite"],
-)
-wrong(
-    "norm for rms",
-    ("given.double().square().mean().sqrt", "given.double().norm"),
-    ("output.double().square().mean().sqrt", "output.double().norm"),
-    of=another_way,
-    says=["the root of the MEAN of the squares"],
-)
-wrong(
-    "once a module",
+    "keeps the graph",
     (
-        "given = inputs[0]",
-        """
-        given = inputs[0]
-        if any(sign["name"] == name for sign in signs):
-            return
-        """,
+        '{"loss": loss.item(), "norm": norm.item(), "rate": rate(run.step, config)}',
+        '{"loss": loss, "norm": norm, "rate": rate(run.step, config)}',
     ),
-    of=another_way,
-    says=["act is called twice"],
+    says=["plain floats"],
 )
 wrong(
-    "stumbles over a tuple",
-    ("not isinstance(given, Tensor) or not isinstance(output, Tensor)", "given is None"),
-    of=another_way,
-    says=["the LSTM returns a tuple"],
+    "looks at the loss only",
+    (
+        """
+        if not run.scaler.is_enabled() and not norm.isfinite():
+            raise FloatingPointError(f"the gradient of step {run.step} has a norm of {norm.item()}")
+        """,
+        "",
+    ),
+    says=["look at the gradient"],
+)
+wrong("loss of rounded logits", ("logits.float()", "logits"), says=["logits.float()"])
+wrong(
+    "never looks at the loss",
+    (
+        """
+        if not loss.isfinite():
+            raise FloatingPointError(f"the loss of step {run.step} is {loss.item()}")
+        """,
+        "",
+    ),
+    says=["look at the loss"],
+)
+wrong("never scales", ("run.scaler.scale(loss)", "loss"), says=["scaled before the backward"])
+wrong("never updates the scale", ("run.scaler.update()", ""), says=["each step ends with update()"])
+wrong("never zeroes", ("run.optimizer.zero_grad()", ""), says=["If only later steps are off"])
+wrong(
+    "norm after clipping",
+    (
+        '{"loss": loss.item(), "norm": norm.item(), "rate": rate(run.step, config)}',
+        '{"loss": loss.item(), "norm": min(norm.item(), config.clip), "rate": rate(run.step, config)}',
+    ),
+    says=["the norm before clipping"],
+)
+wrong(
+    "raises in fp16 too",
+    ("not run.scaler.is_enabled() and not norm.isfinite()", "not norm.isfinite()"),
+    says=["an infinite gradient is no error"],
+)
+wrong(
+    "raises too late",
+    (
+        """
+        if not run.scaler.is_enabled() and not norm.isfinite():
+            raise FloatingPointError(f"the gradient of step {run.step} has a norm of {norm.item()}")
+        """,
+        "",
+    ),
+    (
+        "run.scaler.update()",
+        """
+        run.scaler.update()
+        if not run.scaler.is_enabled() and not norm.isfinite():
+            raise FloatingPointError(f"step {run.step}: {norm.item()}")
+        """,
+    ),
+    says=["the weights stay"],
+)
+wrong(
+    "rate after the step",
+    (
+        """
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate(run.step, config)
+        """,
+        "",
+    ),
+    (
+        "run.scaler.update()",
+        """
+        run.scaler.update()
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate(run.step, config)
+        """,
+    ),
+    says=["is the rate set"],
+)
+wrong("stays in evaluation mode", ("run.model.train()", ""), says=["it may come from a validation"])
+wrong(
+    "sums the loss",
+    (
+        "F.cross_entropy(logits.float().flatten(0, -2), y.flatten())",
+        'F.cross_entropy(logits.float().flatten(0, -2), y.flatten(), reduction="sum")',
+    ),
+    says=["the mean loss per target"],
+)
+wrong(
+    "zeroes after backward",
+    ("run.optimizer.zero_grad()", ""),
+    (
+        "run.scaler.scale(loss).backward()",
+        """
+        run.scaler.scale(loss).backward()
+        run.optimizer.zero_grad(set_to_none=False)
+        """,
+    ),
+    says=["the norm before clipping"],
+)
+right(
+    "clips by hand",
+    """
+    def train_step(run, x, y):
+        now = rate(run.step, run.config)
+        for group in run.optimizer.param_groups:
+            group.update(lr=now)
+        run.model.train()
+        with autocast(run.device, run.config.precision):
+            logits = run.model(x)
+            classes = logits.shape[-1]
+        loss = F.nll_loss(torch.log_softmax(logits.float().reshape(-1, classes), -1), y.reshape(-1))
+        value = float(loss.detach())
+        if value != value or abs(value) == math.inf:
+            raise FloatingPointError(f"step {run.step}: loss {value}")
+        run.scaler.scale(loss).backward()
+        run.scaler.unscale_(run.optimizer)
+        grads = [p.grad for p in run.model.parameters() if p.grad is not None]
+        length = torch.stack([g.double().square().sum() for g in grads]).sum().sqrt().item()
+        finite = math.isfinite(length)
+        if not finite and run.config.precision != "fp16":
+            run.optimizer.zero_grad()
+            raise FloatingPointError(f"step {run.step}: gradient {length}")
+        if finite and length > run.config.clip:
+            for g in grads:
+                g *= run.config.clip / length
+        run.scaler.step(run.optimizer)
+        run.scaler.update()
+        run.optimizer.zero_grad(set_to_none=True)
+        return {"rate": now, "norm": length, "loss": value}
+    """,
+)
+
+# Task 6 · All of it, or nothing
+
+wrong, right = LAB.task("save")
+
+wrong(
+    "arrays inside",
+    ("rng_state()", '{"torch": torch.get_rng_state(), "numpy": np.random.get_state()}'),
+    ("weights_only=True", "weights_only=False"),
+    (
+        'set_rng_state(state["random"])',
+        """
+        torch.set_rng_state(state["random"]["torch"])
+        np.random.set_state(state["random"]["numpy"])
+        """,
+    ),
+    says=["must read it"],
+)
+wrong(
+    "copies over",
+    ("os.replace(temporary, path)", "Path(path).write_bytes(temporary.read_bytes())\ntemporary.unlink()"),
+    says=["one move"],
+)
+wrong(
+    "deletes first",
+    (
+        'temporary = Path(f"{path}.part")',
+        """
+        temporary = Path(f"{path}.part")
+        Path(path).unlink(missing_ok=True)
+        """,
+    ),
+    says=["os.replace"],
+)
+wrong("from another folder", ('Path(f"{path}.part")', 'Path(tempfile.mkdtemp()) / "part"'), says=["another folder"])
+wrong(
+    "leaves its traces",
+    ("os.replace(temporary, path)", "Path(path).write_bytes(temporary.read_bytes())"),
+    says=["nothing else left"],
+)
+wrong("no log", ('run.log = state["log"]', ""), says=["its length"])
+wrong(
+    "no random streams",
+    (
+        """
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),
+            "scaler": run.scaler.state_dict(),
+            "log": run.log,
+            "random": rng_state(),
+        }
+        """,
+        """
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),
+            "scaler": run.scaler.state_dict(),
+            "log": run.log,
+        }
+        """,
+    ),
+    ('set_rng_state(state["random"])', ""),
+    says=["streams"],
+)
+wrong(
+    "no scaler",
+    (
+        """
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),
+            "scaler": run.scaler.state_dict(),
+            "log": run.log,
+            "random": rng_state(),
+        }
+        """,
+        """
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),
+            "log": run.log,
+            "random": rng_state(),
+        }
+        """,
+    ),
+    ('run.scaler.load_state_dict(state["scaler"])', ""),
+    says=["scaler"],
+)
+wrong(
+    "over the old file",
+    (
+        """
+        temporary = Path(f"{path}.part")
+        torch.save(state, temporary)
+        os.replace(temporary, path)
+        """,
+        "torch.save(state, path)",
+    ),
+    says=["os.replace"],
+)
+wrong(
+    "parameters without buffers",
+    ("run.model.state_dict()", "dict(run.model.named_parameters())"),
+    ('run.model.load_state_dict(state["model"])', 'run.model.load_state_dict(state["model"], strict=False)'),
+    says=["weights and buffers"],
+)
+wrong(
+    "refuses too late",
+    (
+        """
+        for field, value in asdict(run.config).items():
+            if state["config"][field] != value:
+                raise ValueError(f"{field} is {value!r}, and {state['config'][field]!r} in {path}")
+        """,
+        "",
+    ),
+    (
+        'set_rng_state(state["random"])',
+        """
+        set_rng_state(state["random"])
+        for field, value in asdict(run.config).items():
+            if state["config"][field] != value:
+                raise ValueError(f"{field} is {value!r}")
+        """,
+    ),
+    says=["before anything is loaded"],
+)
+wrong(
+    "removes then renames",
+    ("os.replace(temporary, path)", "Path(path).unlink(missing_ok=True)\nos.rename(temporary, path)"),
+    says=["one move"],
 )
 wrong(
     "swallows the error",
     (
         """
-        try:
-            with torch.no_grad():
-                model(x)
-        finally:
-            for handle in handles:
-                handle.remove()
+        torch.save(state, temporary)
+        os.replace(temporary, path)
         """,
         """
         try:
-            with torch.no_grad():
-                model(x)
-        except RuntimeError:
-            pass
-        finally:
-            for handle in handles:
-                handle.remove()
+            torch.save(state, temporary)
+            os.replace(temporary, path)
+        except Exception as error:
+            print(error)
         """,
     ),
-    of=another_way,
-    says=["finally, and no except"],
+    says=["do not swallow"],
 )
 wrong(
-    "tensors not numbers",
-    ("given.double().square().mean().sqrt().item", "given.double().square().mean().sqrt"),
-    ("output.double().square().mean().sqrt().item", "output.double().square().mean().sqrt"),
-    ("output.max().item()", "output"),
-    of=another_way,
-    says=["plain numbers"],
-)
-wrong(
-    "with a graph",
+    "takes any config",
     (
         """
-        with torch.no_grad():
-            model(x)
-        """,
-        """
-        if True:
-            model(x)
-        """,
-    ),
-    of=another_way,
-    says=["under torch.no_grad()"],
-)
-
-# Task 3 · Where a NaN is born
-
-wrong, right = LAB.task("blame")
-
-right(
-    "by hooks on tensors",
-    """
-    def blame(model, x, criterion):
-        sound = lambda t: bool(torch.isfinite(t).all())
-        arrived, stages = {}, []
-        if not sound(x):
-            return ("input", "")
-        h = x
-        for name, module in model.named_children():
-            h = module(h)
-            if not sound(h):
-                return ("forward", name)
-            if h.requires_grad:
-                h.register_hook(lambda g, name=name: arrived.update({name: sound(g)}))
-            stages.insert(0, name)
-        loss = criterion(h)
-        if not sound(loss):
-            return ("loss", "")
-        names, asking = zip(*[(n, p) for n, p in model.named_parameters() if p.requires_grad] or [((), ())])
-        if not loss.requires_grad:
-            return None
-        own = dict(zip(names, torch.autograd.grad(loss, asking, allow_unused=True)))
-        if not arrived.get(stages[0], True):
-            return ("loss", "")
-        for name, feeder in zip(stages, [*stages[1:], None]):
-            mine = [g for n, g in own.items() if n.split(".")[0] == name and g is not None]
-            if not arrived.get(feeder, True) or not all(map(sound, mine)):
-                return ("backward", name)
-        return None
-    """,
-)
-right(
-    "two passes",
-    """
-    def blame(model, x, criterion):
-        def bad(t):
-            return t is not None and not bool(t.isfinite().all())
-
-        if bad(x):
-            return ["input", ""]
-        names = [name for name, _ in model.named_children()]
-        values = [x]
-        for name in names:
-            values.append(model.get_submodule(name)(values[-1]))
-            if bad(values[-1]):
-                return ["forward", name]
-        loss = criterion(values[-1])
-        if bad(loss):
-            return ["loss", ""]
-        if loss.grad_fn is None:
-            return None
-
-        def gradient(t):
-            return (
-                torch.autograd.grad(loss, t, retain_graph=True, allow_unused=True)[0] if t.requires_grad else None
-            )
-
-        if bad(gradient(values[-1])):
-            return ["loss", ""]
-        for place in range(len(names) - 1, -1, -1):
-            if any(bad(gradient(t)) for t in [values[place], *model.get_submodule(names[place]).parameters()]):
-                return ["backward", names[place]]
-        return None
-    """,
-)
-
-another_way = """
-def blame(model, x, criterion):
-    def fine(t):
-        return t is None or bool(t.isfinite().all())
-
-    if not fine(x):
-        return "input", ""
-    h, outputs = x, []
-    for name, module in model.named_children():
-        h = module(h)
-        outputs.append((name, module, h))
-        if not fine(h):
-            return "forward", name
-    loss = criterion(h)
-    if not fine(loss):
-        return "loss", ""
-    if not loss.requires_grad:
-        return None
-    asking = [t for t in [*(o for *_, o in outputs), *model.parameters()] if t.requires_grad]
-    gradients = dict(zip(map(id, asking), torch.autograd.grad(loss, asking, allow_unused=True)))
-    if not fine(gradients.get(id(h))):
-        return "loss", ""
-    before = [x, *(o for *_, o in outputs)]
-    for number in reversed(range(len(outputs))):
-        name, module, _ = outputs[number]
-        handed_on = [before[number], *module.parameters()]
-        if not all(fine(gradients.get(id(t))) for t in handed_on):
-            return "backward", name
-    return None
-"""
-
-wrong("any finite entry", ("t.isfinite().all", "t.isfinite().any"), of=another_way, says=["isfinite().all()"])
-wrong(
-    "asks the frozen",
-    (
-        "[t for t in [*(o for *_, o in outputs), *model.parameters()] if t.requires_grad]",
-        "[t for t in [*(o for *_, o in outputs), *model.parameters()]]",
-    ),
-    of=another_way,
-    says=["ask autograd only about tensors with requires_grad"],
-)
-wrong(
-    "forgets parameters",
-    ("[before[number], *module.parameters()]", "[before[number]]"),
-    of=another_way,
-    says=["look at module.parameters() too"],
-)
-wrong(
-    "forgets the gradient of the loss",
-    (
-        """
-        if not fine(gradients.get(id(h))):
-            return "loss", ""
+        for field, value in asdict(run.config).items():
+            if state["config"][field] != value:
+                raise ValueError(f"{field} is {value!r}, and {state['config'][field]!r} in {path}")
         """,
         "",
     ),
-    of=another_way,
-    says=["what arrives at the last output comes from the loss"],
+    says=["compare it field by field"],
 )
 wrong(
-    "forgets the loss",
+    "torchs stream only",
+    ("rng_state()", "torch.get_rng_state()"),
+    ("set_rng_state", "torch.set_rng_state"),
+    says=["random streams"],
+)
+wrong(
+    "weights only",
     (
         """
-        if not fine(loss):
-            return "loss", ""
-        """,
-        "",
-    ),
-    of=another_way,
-    says=["look at the loss itself too"],
-)
-wrong("from the first", ("reversed(range(len(outputs)))", "range(len(outputs))"), of=another_way, says=["by hand"])
-wrong(
-    "looks at the end only",
-    (
-        """
-        if not fine(h):
-            return "forward", name
-        """,
-        "",
-    ),
-    (
-        "loss = criterion(h)",
-        """
-        loss = criterion(h)
-        if not fine(h):
-            return "forward", name
-        """,
-    ),
-    of=another_way,
-    says=["make"],
-)
-wrong(
-    "missing is broken",
-    ("t is None or bool(t.isfinite().all())", "t is not None and bool(t.isfinite().all())"),
-    (
-        "(fine(gradients.get(id(t))) for t in handed_on)",
-        "(fine(gradients.get(id(t))) for t in handed_on if t.requires_grad)",
-    ),
-    of=another_way,
-    says=["None is no NaN"],
-)
-wrong("nan only", ("t.isfinite", "t.isnan().logical_not"), of=another_way, says=["infinite"])
-wrong(
-    "stores gradients",
-    (
-        "asking = [t for t in [*(o for *_, o in outputs), *model.parameters()] if t.requires_grad]",
-        """
-        loss.backward(retain_graph=True)
-        asking = [t for t in [*(o for *_, o in outputs), *model.parameters()] if t.requires_grad]
-        """,
-    ),
-    of=another_way,
-    says=["store nothing in .grad"],
-)
-wrong(
-    "stumbles without a graph",
-    (
-        """
-        if not loss.requires_grad:
-            return None
-        """,
-        "",
-    ),
-    of=another_way,
-    says=["a loss without a graph has no backward"],
-)
-wrong(
-    "the first for a bad input",
-    (
-        """
-        if not fine(x):
-            return "input", ""
-        """,
-        "",
-    ),
-    of=another_way,
-    says=["look at x before you call anybody"],
-)
-wrong(
-    "the module before",
-    ("before[number]", "outputs[number][2]"),
-    of=another_way,
-    says=["that of the module between the two gradients"],
-)
-
-# Task 4 · The diagnosis
-
-wrong, right = LAB.task("diagnose")
-
-wrong(
-    "all diseases of a layer",
-    (
-        'without = [sign["name"] for sign in signs if gradients[f"{sign[\'name\']}.weight"] == "none"]',
-        'without = [sign["name"] for sign in signs if gradients[sign["name"] + ".weight"] == "none"]',
-    ),
-    ('elif gradients[f"{name}.weight"] == "frozen":', 'elif gradients[name + ".weight"] == "frozen":'),
-    ("elif without and name == without[-1]:", "if name in without[-1:]:"),
-    says=["one disease for a layer"],
-)
-wrong(
-    "broken whatever goes in",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('fed and not sign["sound_out"]', 'not sign["sound_out"]'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["fed NaN and not to blame"],
-)
-wrong(
-    "by its own backward",
-    (
-        "gradients = triage(model, lambda m: F.cross_entropy(m(x), y))",
-        """
-        F.cross_entropy(model(x), y).backward()
-        gradients = triage(model, lambda m: F.cross_entropy(m(x), y))
-        """,
-    ),
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["leaves nothing in .grad"],
-)
-wrong(
-    "by kind of disease",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    ("return found", "return sorted(found, key=lambda pair: DISEASES.index(pair[1]))"),
-    says=["and the list follows the calls"],
-)
-wrong(
-    "dead by zeros",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('sign["sound_in"] and rms_in > 0', 'sign["sound_in"]'),
-    ('fed and sign["largest"] <= 0 < rms_out', "rms_out == 0"),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["largest ≤ 0 < rms_out"],
-)
-wrong(
-    "dead if nothing comes out",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('fed and sign["largest"] <= 0 < rms_out', 'sign["largest"] <= 0'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["The layers behind it get zeros"],
-)
-wrong(
-    "everybody before the cut",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without"),
-    says=["the others are victims"],
-)
-wrong(
-    "exploding before dead",
-    """
-    def diagnose(model, x, y):
-        gradients = triage(model, lambda m: F.cross_entropy(m(x), y))
-        signs = [sign for sign in vital_signs(model, x) if isinstance(model.get_submodule(sign["name"]), nn.Linear)]
-        without = [sign["name"] for sign in signs if gradients[sign["name"] + ".weight"] == "none"]
-        found = []
-        for sign in signs:
-            name, rms_in, rms_out = sign["name"], sign["rms_in"], sign["rms_out"]
-            fed = sign["sound_in"] and rms_in > 0
-            if fed and not sign["sound_out"]:
-                found.append((name, "broken"))
-            elif False:
-                found.append((name, "dead"))
-            elif fed and rms_out > 100 * rms_in:
-                found.append((name, "exploding"))
-            elif fed and sign["largest"] <= 0 < rms_out:
-                found.append((name, "dead"))
-            elif fed and rms_out < rms_in / 100:
-                found.append((name, "fading"))
-            elif gradients[name + ".weight"] == "frozen":
-                found.append((name, "frozen"))
-            elif name in without[-1:]:
-                found.append((name, "cut"))
-        return found
-    """,
-    says=["dead stands above exploding"],
-)
-wrong(
-    "exploding by its height",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ("fed and rms_out > 100 * rms_in", "rms_out > 100"),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["only hand the size on"],
-)
-wrong(
-    "fading by its height",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ("rms_in / 100", "0.01"),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["only hand the size on"],
-)
-wrong(
-    "frozen is cut too",
-    ('gradients[f"{sign[\'name\']}.weight"] == "none"', 'gradients[sign["name"] + ".weight"] in ("none", "frozen")'),
-    ('gradients[f"{name}.weight"] == "frozen"', 'gradients[name + ".weight"] == "never"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["frozen"],
-)
-wrong(
-    "in the order of registration",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    ("return found", "return [pair for name, _ in model.named_modules() for pair in found if pair[0] == name]"),
-    says=["the order of the calls"],
-)
-wrong(
-    "the first without",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[:1]"),
-    says=["the others are victims"],
-)
-wrong(
-    "uncalled layers are cut",
-    ("f\"{sign['name']}.weight\"", 'sign["name"] + ".weight"'),
-    (
-        "found = []",
-        'found = [(n[:-7], "cut") for n, kind in gradients.items() if n == "spare.weight" and kind == "none"]',
-    ),
-    ('f"{name}.weight"', 'name + ".weight"'),
-    ("without and name == without[-1]", "name in without[-1:]"),
-    says=["a layer that nobody calls (spare) has no vital signs"],
-)
-right(
-    "table of rules",
-    """
-    def diagnose(model, x, y):
-        kinds = triage(model, lambda m: F.cross_entropy(m(x), y))
-        linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-        layers = [s | {"kind": kinds[s["name"] + ".weight"]} for s in vital_signs(model, x) if s["name"] in linear]
-        last_cut = next((s["name"] for s in reversed(layers) if s["kind"] == "none"), None)
-        for s in layers:
-            s["gain"] = s["rms_out"] / s["rms_in"] if s["sound_in"] and s["rms_in"] else math.nan
-        rules = {
-            "broken": lambda s: s["sound_in"] and not s["sound_out"],
-            "dead": lambda s: s["gain"] > 0 and s["largest"] <= 0,
-            "exploding": lambda s: s["gain"] > 100,
-            "fading": lambda s: s["gain"] < 0.01,
-            "frozen": lambda s: s["kind"] == "frozen",
-            "cut": lambda s: s["name"] == last_cut,
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),
+            "scaler": run.scaler.state_dict(),
+            "log": run.log,
+            "random": rng_state(),
         }
-        seen = [(s["name"], [disease for disease, shows in rules.items() if shows(s)]) for s in layers]
-        return [(name, diseases[0]) for name, diseases in seen if diseases]
-    """,
-)
-
-# Task 5 · The cure
-
-wrong, right = LAB.task("cure")
-
-wrong(
-    "for ever",
-    """
-    def cure(model, x, y):
-        record = []
-        for _ in range(50):
-            found = diagnose(model, x, y)
-            for place, disease in found:
-                treat(model, place, disease)
-            record += found
-        return record
-    """,
-    says=["no treatment helps here"],
-)
-wrong(
-    "gives up a round late",
-    """
-    def cure(model, x, y):
-        record = []
-        for number in itertools.count():
-            found = diagnose(model, x, y)
-            if not found:
-                return record
-            if number > 10:
-                raise RuntimeError(f"{found[0][0]} is still {found[0][1]}")
-            for place, disease in found:
-                treat(model, place, disease)
-            record += found
-    """,
-    says=["no more and no fewer"],
-)
-wrong(
-    "one round",
-    """
-    def cure(model, x, y):
-        record = diagnose(model, x, y)
-        for place, disease in record:
-            treat(model, place, disease)
-        return record
-    """,
-    says=["what was hidden shows up only when you look again"],
-)
-wrong(
-    "treats everybody",
-    """
-    def cure(model, x, y):
-        record = []
-        for _ in range(10):
-            found = diagnose(model, x, y)
-            record += found
-            if not found:
-                return record
-            for name, module in model.named_children():
-                if isinstance(module, nn.Linear):
-                    for disease in DISEASES:
-                        treat(model, name, disease)
-        raise RuntimeError(f"still ill: {found}")
-    """,
-    says=["treat only what was found in it"],
-)
-right(
-    "by recursion",
-    """
-    def cure(model, x, y, rounds=10):
-        found = diagnose(model, x, y)
-        if found and not rounds:
-            raise RuntimeError(f"no help for {', '.join(place for place, _ in found)}")
-        for pair in found:
-            treat(model, *pair)
-        return [*found, *cure(model, x, y, rounds - 1)] if found else []
-    """,
-)
-right(
-    "one at a time",
-    """
-    def cure(model, x, y):
-        record = []
-        while found := diagnose(model, x, y):
-            if len(record) == 10:
-                raise RuntimeError(f"still ill: {found}")
-            treat(model, *found[0])
-            record.append(found[0])
-        return record
-    """,
-)
-
-another_way = """
-def cure(model, x, y):
-    record = []
-    for _ in range(10):
-        found = diagnose(model, x, y)
-        if not found:
-            return record
-        record += found
-        for place, disease in found:
-            treat(model, place, disease)
-    raise RuntimeError(f"still ill: {found}")
-"""
-
-wrong(
-    "error without a name",
-    ('f"still ill: {found}"', '"this patient cannot be helped"'),
-    of=another_way,
-    says=["with the name of a layer that is still ill"],
-)
-wrong(
-    "new weights for all",
-    (
-        'raise RuntimeError(f"still ill: {found}")',
+        """,
         """
-            treat(model, "head", "dead")
-        raise RuntimeError(f"still ill: {found}")
+        state = {
+            "config": asdict(run.config),
+            "model": run.model.state_dict(),
+            "scaler": run.scaler.state_dict(),
+            "log": run.log,
+            "random": rng_state(),
+        }
         """,
     ),
-    of=another_way,
-    says=["the weights of a healthy layer changed"],
-)
-wrong(
-    "sorted",
-    ("return record", "return sorted(record, reverse=True)"),
-    of=another_way,
-    says=["in the order of treatment"],
-)
-wrong("the last round only", ("record += found", "record = found"), of=another_way, says=["in all rounds"])
-
-# Task 6 · The drill: one step divided
-
-wrong, right = LAB.task("divide")
-
-wrong(
-    "only phases that came",
-    """
-    def divide(spans):
-        ((start, stop),) = [(a, b) for kind, _, a, b in spans if kind == "step"]
-        parts = {}
-        for kind, name, a, b in spans:
-            if kind == "phase":
-                parts[name] = parts.get(name, 0) + b - a
-        covered, reached = 0, start
-        for a, b in sorted((a, min(b, stop)) for kind, _, a, b in spans if kind == "operator"):
-            covered += max(0, b - max(a, reached))
-            reached = max(reached, b)
-        return {**parts, "idle": stop - start - sum(parts.values()), "operators": covered}
-    """,
-    says=["'backward'"],
+    ('run.optimizer.load_state_dict(state["optimizer"])', ""),
+    says=["From the second on: the optimizer"],
 )
 right(
-    "by counting who is open",
+    "through bytes",
     """
-    def divide(spans):
-        start, stop = next((a, b) for kind, _, a, b in spans if kind == "step")
-        changes = []
-        for kind, name, a, b in spans:
-            what = name if kind == "phase" else kind
-            changes += [(min(max(a, start), stop), what, 1), (min(max(b, start), stop), what, -1)]
-        depth = dict.fromkeys(("data", "forward", "backward", "optimizer", "operator", "step"), 0)
-        spent = dict.fromkeys(depth, 0)
-        then = start
-        for now, what, change in sorted(changes):
-            for name, open_ones in depth.items():
-                spent[name] += (now - then) * (open_ones > 0)
-            then, depth[what] = now, depth[what] + change
-        covered, whole = spent.pop("operator"), spent.pop("step")
-        return {**spent, "operators": covered, "idle": whole - sum(spent.values())}
-    """,
-)
+    import io
 
-another_way = """
-def divide(spans):
-    ((start, stop),) = [(a, b) for kind, _, a, b in spans if kind == "step"]
-    parts = {name: 0 for name in ("data", "forward", "backward", "optimizer")}
-    for kind, name, a, b in spans:
-        if kind == "phase":
-            parts[name] += b - a
-    parts["idle"] = stop - start - sum(parts.values())
-    covered, reached = 0, start
-    for a, b in sorted((a, b) for kind, _, a, b in spans if kind == "operator"):
-        b = min(b, stop)
-        covered += max(0, b - max(a, reached))
-        reached = max(reached, b)
-    parts["operators"] = covered
-    return parts
-"""
 
-wrong(
-    "idle from first to last phase",
-    (
-        'parts["idle"] = stop - start - sum(parts.values())',
-        """
-        parts["idle"] = (
-            max(b for k, _, a, b in spans if k == "phase")
-            - min(a for k, _, a, b in spans if k == "phase")
-            - sum(parts.values())
+    def save(run, path):
+        held = io.BytesIO()
+        parts = [run.model.state_dict(), run.optimizer.state_dict(), run.scaler.state_dict()]
+        torch.save([asdict(run.config), parts, list(run.log), rng_state()], held)
+        with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
+            file.write(held.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(file.name).replace(path)
+
+
+    def load(run, path):
+        config, parts, log, random = torch.load(
+            io.BytesIO(Path(path).read_bytes()), map_location="cpu", weights_only=True
         )
+        wrong = [name for name, value in vars(run.config).items() if config.get(name) != value]
+        if wrong:
+            raise ValueError(f"another config: {', '.join(wrong)} differ")
+        for part, state in zip((run.model, run.optimizer, run.scaler), parts):
+            part.load_state_dict(state)
+        run.log[:] = log
+        set_rng_state(random)
+    """,
+)
+
+# Task 7 · The loop
+
+wrong, right = LAB.task("train")
+
+wrong(
+    "a loader for every step",
+    ("batches = iter(loader(data, config, run.step, config.steps, run.device))", ""),
+    ("next(batches)", "next(iter(loader(data, config, step, config.steps, run.device)))"),
+    says=["starts all its workers again"],
+)
+wrong(
+    "a loader for every step that draws",
+    ("config = run.config", "config = run.config\nfirst_seed = torch.randint(2**31, ()).item()"),
+    says=["draw from the global streams"],
+)
+wrong(
+    "always from the start",
+    ("loader(data, config, run.step, config.steps, run.device)", "loader(data, config, 0, config.steps, run.device)"),
+    ("range(run.step, config.steps)", "range(config.steps)"),
+    says=["A second call"],
+)
+wrong(
+    "batches of the first steps",
+    (
+        "loader(data, config, run.step, config.steps, run.device)",
+        "loader(data, config, 0, config.steps - run.step, run.device)",
+    ),
+    says=["with the batches of these steps"],
+)
+wrong(
+    "clock includes validation",
+    ('record["bytes"] = peak_memory_bytes(run.device)', ""),
+    (
+        "run.log.append(record)",
+        """
+        record |= {"seconds": time.perf_counter() - asked, "bytes": peak_memory_bytes(run.device)}
+        run.log.append(record)
         """,
     ),
-    of=another_way,
-    says=["idle is what of the step lies in no phase"],
+    says=["read the clock before"],
 )
 wrong(
-    "idle is without operators",
-    ("parts.values()", '(b - a for kind, _, a, b in spans if kind == "operator")'),
-    of=another_way,
-    says=["idle is what of the step lies in no phase"],
+    "clock starts after the batch",
+    ("asked = time.perf_counter()", ""),
+    ("came = time.perf_counter()", "asked = came = time.perf_counter()"),
+    says=["before"],
+)
+wrong("counts examples of a full batch", ("y.numel()", "config.batch"), says=["batch of step s"])
+wrong(
+    "counts from zero",
+    ("made % config.val_every", "step % config.val_every"),
+    ("made % config.save_every", "step % config.save_every"),
+    says=["By hand: val and accuracy"],
+)
+wrong("counts sequences", ("y.numel()", "len(y)"), says=["y.numel()"])
+wrong("keeps tensors", ('scores["loss"]', 'torch.tensor(scores["loss"])'), says=["plain numbers"])
+wrong(
+    "never saves the last",
+    ("last or made % config.save_every == 0", "made % config.save_every == 0"),
+    says=["by hand: saved after"],
 )
 wrong(
-    "not cut at the begin",
-    ("covered, reached = 0, start", "covered, reached = 0, 0"),
-    of=another_way,
-    says=["cut at both ends of the step"],
+    "never validates the last",
+    ("last or made % config.val_every == 0", "made % config.val_every == 0"),
+    says=["By hand: val and accuracy"],
 )
-wrong("not cut at the end", ("b = min(b, stop)", ""), of=another_way, says=["nor does what lies outside the step"])
 wrong(
-    "operators added up",
+    "own shuffled loader",
+    (
+        "iter(loader(data, config, run.step, config.steps, run.device))",
+        "itertools.cycle(DataLoader(data, batch_size=config.batch, shuffle=True))",
+    ),
+    says=["the batch of step s"],
+)
+wrong(
+    "saves before the record",
+    (
+        "run.log.append(record)",
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step + 1}.pt")
+        run.log.append(record)
+        """,
+    ),
     (
         """
-        b = min(b, stop)
-        covered += max(0, b - max(a, reached))
-        reached = max(reached, b)
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
         """,
-        "covered += max(0, min(b, stop) - max(a, start))",
+        "",
     ),
-    of=another_way,
-    says=["Nested operators add nothing"],
-)
-wrong("remembers the last end", ("max(reached, b)", "b"), of=another_way, says=["remember the farthest end so far"])
-wrong(
-    "shares not nanoseconds",
-    ("stop - start - sum(parts.values())", "(stop - start - sum(parts.values())) / (stop - start)"),
-    of=another_way,
-    says=["idle is what"],
+    says=["appended before the save"],
 )
 wrong(
-    "the last phase counts",
-    ("parts[name] += b - a", "parts[name] = b - a"),
-    of=another_way,
-    says=["the sum of all phases of that name"],
+    "val after the save",
+    (
+        """
+        if last or made % config.val_every == 0:
+            scores = evaluate(run.model, val, config.batch, config.precision, run.device)
+            record |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
+        """,
+        "",
+    ),
+    (
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
+        """,
+        """
+        if last or made % config.save_every == 0:
+            save(run, folder / f"{run.step}.pt")
+        if last or made % config.val_every == 0:
+            scores = evaluate(run.model, val, config.batch, config.precision, run.device)
+            run.log[-1] |= {"val": scores["loss"], "accuracy": scores["accuracy"]}
+        """,
+    ),
+    says=["its val included"],
 )
-wrong("unsorted", ("sorted", "list"), of=another_way, says=["covered time, once"])
-
-# Task 7 · The drill: whose time is it?
-
-wrong, right = LAB.task("selfs")
-
+wrong("validates all at once", ("config.batch", "len(val)"), says=["config.batch"])
+wrong("validates in fp32", ("config.precision", '"fp32"'), says=["config.precision"])
 wrong(
-    "one name one stack",
+    "validates on the training data",
+    (
+        "evaluate(run.model, val, config.batch, config.precision, run.device)",
+        "evaluate(run.model, data, config.batch, config.precision, run.device)",
+    ),
+    says=["validated after it on all of val"],
+)
+wrong("waited is all", ("came - asked", "time.perf_counter() - asked"), says=["waited ended"])
+right(
+    "while there are steps",
     """
-    def self_times(spans):
-        operators = [(a, b, name) for kind, name, a, b in spans if kind == "operator"]
-        own = {}
-        for a, b, name in operators:
-            inside = sum(d - c for c, d, other in operators if a <= c and d <= b and (c, d) != (a, b))
-            own[name] = own.get(name, 0) + max(0, b - a - inside)
-        return own
+    def timed(batches):
+        stream = iter(batches)
+        while True:
+            begun = time.monotonic()
+            try:
+                pair = next(stream)
+            except StopIteration:
+                return
+            yield begun, time.monotonic() - begun, pair
+
+
+    def due(made, every, config):
+        return made == config.steps or not made % every
+
+
+    def train(run, data, val, folder):
+        config = run.config
+        if run.step >= config.steps:
+            return
+        for begun, waited, (x, y) in timed(loader(data, config, run.step, config.steps, run.device)):
+            record = train_step(run, x.to(run.device), y.to(run.device))
+            record["seconds"] = time.monotonic() - begun
+            record.update(
+                step=run.step, targets=math.prod(y.shape), waited=waited, bytes=peak_memory_bytes(run.device)
+            )
+            run.log.append(record)
+            if due(run.step, config.val_every, config):
+                scores = evaluate(run.model, val, config.batch, config.precision, run.device)
+                record["val"], record["accuracy"] = scores["loss"], scores["accuracy"]
+            if due(run.step, config.save_every, config):
+                save(run, Path(folder, f"{run.step}.pt"))
     """,
-    says=["directly around it"],
+)
+
+# Task 8 · The report
+
+wrong, right = LAB.task("report")
+
+wrong("first step for free", ('total("seconds", 0) / 3600', 'total("seconds", 1) / 3600'), says=["the cost is of all"])
+wrong("last bytes", ('max(record["bytes"] for record in log)', 'log[-1]["bytes"]'), says=["wherever they stand"])
+wrong(
+    "mean of rates",
+    ('total("targets", 1) / total("seconds", 1)', 'sum(r["targets"] / r["seconds"] for r in log[1:]) / (len(log) - 1)'),
+    says=["sums divided by sums"],
+)
+wrong("nan is the best", ('not math.isnan(record.get("val", math.nan))', '"val" in record'), says=["NaN is left out"])
+wrong("needs a validation", ("min(scores, default=(None, None))", "min(scores)"), says=["by hand"])
+wrong(
+    "place in the list",
+    (
+        '[(record["val"], record["step"]) for record in log if not math.isnan(record.get("val", math.nan))]',
+        """
+        [
+            (record["val"], place)
+            for place, record in enumerate(log)
+            if not math.isnan(record.get("val", math.nan))
+        ]
+        """,
+    ),
+    says=["not its place"],
+)
+wrong("seconds for hours", ('total("seconds", 0) / 3600', 'total("seconds", 0)'), says=["the cost is of all"])
+wrong(
+    "takes one record",
+    ("len(log) < 2", "len(log) < 1"),
+    ('total("targets", 1) / total("seconds", 1)', 'total("targets", 1) / max(total("seconds", 1), 1e-9)'),
+    ('total("waited", 1) / total("seconds", 1)', 'total("waited", 1) / max(total("seconds", 1), 1e-9)'),
+    says=["refuse fewer than two"],
 )
 wrong(
-    "totals",
-    """
-    def self_times(spans):
-        own = {}
-        for kind, name, a, b in spans:
-            if kind == "operator":
-                own[name] = own.get(name, 0) + b - a
-        return own
-    """,
-    says=["copy leaves addmm"],
+    "the later of two",
+    ("min(scores, default=(None, None))", "min(scores, key=lambda pair: (pair[0], -pair[1]), default=(None, None))"),
+    says=["the earlier counts"],
+)
+wrong(
+    "waiting share",
+    ('1 - total("waited", 1) / total("seconds", 1)', 'total("waited", 1) / total("seconds", 1)'),
+    says=["sums divided by sums"],
+)
+wrong(
+    "with the first step",
+    ('total("targets", 1) / total("seconds", 1)', 'total("targets", 0) / total("seconds", 0)'),
+    says=["all steps but the first"],
 )
 right(
-    "by the smallest around",
+    "by arrays",
     """
-    def self_times(spans):
-        operators = [(begin, end, name) for kind, name, begin, end in spans if kind == "operator"]
-        own = dict.fromkeys((name for *_, name in operators), 0)
-        for begin, end, name in operators:
-            own[name] += end - begin
-            around = [o for o in operators if o[0] <= begin and end <= o[1] and o[:2] != (begin, end)]
-            if around:
-                own[min(around, key=lambda o: o[1] - o[0])[2]] -= end - begin
-        return own
+    def report(log, flops, peak, price):
+        if len(log) <= 1:
+            raise ValueError(f"a log of {len(log)} is too short")
+        table = {
+            key: np.array([record[key] for record in log], dtype=float)
+            for key in ("targets", "seconds", "waited", "bytes")
+        }
+        later = {key: column[1:].sum() for key, column in table.items()}
+        best = None
+        for record in log:
+            if "val" in record and record["val"] == record["val"] and (best is None or record["val"] < best["val"]):
+                best = record
+        return {
+            "best_val": best and best["val"],
+            "best_step": best and best["step"],
+            "peak_bytes": table["bytes"].max(),
+            "mfu": later["targets"] * flops / (peak * later["seconds"]),
+            "utilisation": (later["seconds"] - later["waited"]) / later["seconds"],
+            "throughput": later["targets"] / later["seconds"],
+            "dollars": price * table["seconds"].sum() / 60 / 60,
+            "seconds": table["seconds"].sum(),
+            "targets": int(table["targets"].sum()),
+            "steps": len(log),
+        }
     """,
-)
-
-another_way = """
-def self_times(spans):
-    own, stack = {}, []
-    operators = [(a, b, name) for kind, name, a, b in spans if kind == "operator"]
-    for a, b, name in sorted(operators, key=lambda o: (o[0], -o[1])):
-        while stack and stack[-1][1] <= a:
-            stack.pop()
-        for outer, _ in stack[-1:]:
-            own[outer] -= b - a
-        own[name] = own.get(name, 0) + b - a
-        stack.append((name, b))
-    return own
-"""
-
-wrong(
-    "in the order given",
-    ("sorted(operators, key=lambda o: (o[0], -o[1]))", "operators"),
-    of=another_way,
-    says=["sort them, outer ones first"],
-)
-wrong("last call only", ("own.get(name, 0) + b", "b"), of=another_way, says=["calls of one name are added up"])
-wrong("leaves everybody around", ("stack[-1:]", "stack"), of=another_way, says=["and not linear too"])
-wrong(
-    "phases are operators",
-    ('kind == "operator"', "True"),
-    of=another_way,
-    says=["phases and the step are no operators"],
-)
-wrong(
-    "short ones first",
-    ("sorted(operators, key=lambda o: (o[0], -o[1]))", "sorted(operators)"),
-    of=another_way,
-    says=["the longer one is around the other"],
-)
-wrong("touching is inside", ("stack[-1][1] <= a", "stack[-1][1] < a"), of=another_way, says=["by hand"])
-
-# Task 8 · The drill: a lean step
-
-wrong, right = LAB.task("lean")
-
-wrong(
-    "a number for each parameter",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    (
-        "nn.utils.get_total_norm([p.grad for p in model.parameters()])",
-        "math.sqrt(sum(p.grad.norm().item() ** 2 for p in model.parameters()))",
-    ),
-    ("norm.item()", "norm"),
-    says=["read three numbers at the end"],
-)
-wrong(
-    "accuracy after the update",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    (
-        'return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        """
-        accuracy = model(batch).argmax(1).eq(targets).float().mean()
-        return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}
-        """,
-    ),
-    says=["of the same forward, before the update"],
-)
-wrong(
-    "asks in the middle",
-    ("outputs.argmax(1).eq(targets).float().mean", "(outputs.argmax(1) == targets).float().mean().item"),
-    (
-        "nn.utils.get_total_norm([p.grad for p in model.parameters()])",
-        "nn.utils.get_total_norm([p.grad for p in model.parameters()]).item()",
-    ),
-    (
-        '{"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        '{"loss": loss.item(), "accuracy": accuracy, "norm": norm}',
-    ),
-    says=["behind the last phase"],
-)
-wrong(
-    "forgets zero grad",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    ("optimizer.zero_grad()", ""),
-    says=["were the gradients zeroed"],
-)
-wrong(
-    "forward in data",
-    """
-    def train_step(model, optimizer, inputs, labels, rows):
-        with phase("data", device):
-            batch, targets = inputs[rows], labels[rows]
-            outputs = model(batch)
-        with phase("forward", device):
-            loss = F.cross_entropy(outputs, targets)
-            accuracy = (outputs.argmax(1) == targets).float().mean()
-        with phase("backward", device):
-            loss.backward()
-            norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
-        with phase("optimizer", device):
-            optimizer.step()
-            optimizer.zero_grad()
-        return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}
-    """,
-    says=["the forward belongs into its phase"],
-)
-wrong(
-    "no optimizer step",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    ("optimizer.step()", ""),
-    says=["did the optimizer step?"],
-)
-wrong(
-    "no phase for data",
-    (
-        """
-        with phase("data", device):
-            batch, targets = inputs[rows], labels[rows]
-        """,
-        """
-        if True:
-            batch, targets = inputs[rows], labels[rows]
-        """,
-    ),
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    says=['mark it: with phase("data"'],
-)
-wrong(
-    "norm after zero grad",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    ("nn.utils.get_total_norm([p.grad for p in model.parameters()])", "None"),
-    ("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)"),
-    (
-        'return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        """
-        norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
-        return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}
-        """,
-    ),
-    says=["after backward and before zero_grad"],
-)
-wrong(
-    "norms added up",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    ("nn.utils.get_total_norm([p.grad for p in model.parameters()])", "sum(p.grad.norm() for p in model.parameters())"),
-    says=["the root of the sum of all squares"],
-)
-wrong(
-    "row by row",
-    ("inputs[rows]", "torch.stack([inputs[i] for i in rows])"),
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    says=["index with the whole tensor"],
-)
-wrong(
-    "second forward elsewhere",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    (
-        'return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        """
-        with torch.no_grad():
-            model(batch)
-        return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}
-        """,
-    ),
-    says=["a forward outside of its phase is a forward all the same"],
-)
-wrong(
-    "second forward without a graph",
-    ("outputs.argmax", "torch.no_grad()(model)(batch).argmax"),
-    says=["take the accuracy from the outputs that you have"],
-)
-wrong(
-    "sum of losses",
-    ("F.cross_entropy(outputs, targets)", 'F.cross_entropy(outputs, targets, reduction="sum")'),
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    says=["the mean cross-entropy"],
-)
-wrong(
-    "tensors in the log",
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    (
-        '{"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        '{"loss": loss, "accuracy": accuracy.item(), "norm": norm}',
-    ),
-    says=["a tensor in a log keeps its graph alive"],
-)
-wrong(
-    "unchanged but for the data",
-    ("outputs.argmax(1).eq(targets)", "(model(batch).argmax(1) == targets)"),
-    says=["take the accuracy from the outputs"],
-)
-right(
-    "norm of norms zero first",
-    """
-    def train_step(model, optimizer, inputs, labels, rows):
-        optimizer.zero_grad()
-        with phase("data", device):
-            batch, targets = inputs[rows], labels[rows]
-        with phase("forward", device):
-            outputs = model(batch)
-            loss = F.cross_entropy(outputs, targets)
-            accuracy = (outputs.argmax(1) == targets).float().mean()
-        with phase("backward", device):
-            loss.backward()
-            norm = torch.stack([p.grad.square().sum() for p in model.parameters()]).sum().sqrt()
-        with phase("optimizer", device):
-            optimizer.step()
-        return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}
-    """,
-)
-right(
-    "numbers read at once",
-    ("inputs[rows], labels[rows]", "inputs.index_select(0, rows), labels.index_select(0, rows)"),
-    ("outputs.argmax(1).eq(targets)", "(outputs.argmax(1) == targets)"),
-    (
-        'return {"loss": loss.item(), "accuracy": accuracy.item(), "norm": norm.item()}',
-        """
-        numbers = torch.stack([loss.detach(), accuracy, norm]).tolist()
-        return dict(zip(("loss", "accuracy", "norm"), numbers))
-        """,
-    ),
 )

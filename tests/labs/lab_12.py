@@ -1,798 +1,684 @@
-"""Lab 12 · One graph, three graphs, one file: what students write. See variants.py."""
+"""Lab 12 · FashionMNIST, from nothing to 90 %: what students write. See variants.py."""
 
 from variants import variants_of
 
-LAB = variants_of("12_one_graph")
+LAB = variants_of("12_fashionmnist_from_the_bytes")
 
 
-# Task 1 · A backend that counts
+# Task 1 · Read the bytes
 
-wrong, right = LAB.task("watch")
+wrong, right = LAB.task("read")
 
 wrong(
-    "all nodes",
-    ('[node for node in module.graph.nodes if node.op.startswith("call_")]', "[node for node in module.graph.nodes]"),
-    says=["by hand: one list of names"],
-)
-wrong(
-    "counts only changes",
-    (
-        "counts.append(len(graphs))",
-        """
-        if len(graphs) not in counts:
-            counts.append(len(graphs))
-        """,
-    ),
-    says=["by hand: one list of names"],
-)
-wrong(
-    "functions only", ('node.op.startswith("call_")', 'node.op == "call_function"'), says=["by hand: one list of names"]
-)
-wrong(
-    "graphs of each call",
-    (
-        """
-        compiled(*call)
-        counts.append(len(graphs))
-        """,
-        """
-        before = len(graphs)
-        compiled(*call)
-        counts.append(len(graphs) - before)
-        """,
-    ),
-    says=["by hand: one list of names"],
-)
-wrong(
-    "names of nodes",
-    ('getattr(node.target, "__name__", str(node.target))', 'node.name.rstrip("_0123456789")'),
-    says=["names of the nodes whose op starts with call_"],
-)
-wrong(
-    "one list for all",
-    (
-        "def watch",
-        """
-        seen = []
-
-
-        def watch
-        """,
-    ),
-    ("graphs, counts = [], []", "counts = []"),
-    ("graphs.append", "seen.append"),
-    ("len(graphs)", "len(seen)"),
-    ("return graphs, counts", "return seen, counts"),
-    says=["start each time with torch.compiler.reset() and an empty list"],
-)
-wrong(
-    "settings left out",
-    ("torch.compile(function, backend=backend, **settings)", "torch.compile(function, backend=backend)"),
-    says=["hand the settings to torch.compile"],
-)
-wrong(
-    "targets as strings",
-    ('getattr(node.target, "__name__", str(node.target))', "str(node.target)"),
-    says=["by hand: one list of names"],
-)
-wrong("without reset", ("torch.compiler.reset()", ""), says=["start each time with torch.compiler.reset()"])
-right(
-    "as a class",
-    """
-    class Notes:
-        def __init__(self):
-            self.graphs = []
-
-        def __call__(self, module, inputs):
-            names = []
-            for node in module.graph.nodes:
-                if node.op in ("call_function", "call_method", "call_module"):
-                    names.append(node.target if isinstance(node.target, str) else node.target.__name__)
-            self.graphs.append(names)
-            return module
-
-
-    def watch(function, calls, **settings):
-        torch._dynamo.reset()
-        notes, counts = Notes(), []
-        compiled = torch.compile(function, backend=notes, **settings)
-        for arguments in calls:
-            compiled(*arguments)
-            counts += [len(notes.graphs)]
-        return notes.graphs, counts
+    "a header of sixteen bytes",
+    r"""
+    def read_idx(content):
+        if content[:3] != b"\0\0\x08":
+            raise ValueError(f"not IDX: {content[:4].hex(' ')}")
+        shape = tuple(int(n) for n in np.frombuffer(content, ">u4", count=content[3], offset=4))
+        start = 12 if content[3] == 2 else 16
+        if len(content) < start + math.prod(shape) and content[3] == 2:
+            raise ValueError(f"{start + math.prod(shape)} bytes expected, {len(content)} found")
+        return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
     """,
+    says=["its header is 8 bytes long"],
 )
-
-# Task 2 · A branch on the data
-
-wrong, right = LAB.task("limited")
-
-wrong("always scaled", ("min=limit", "min=1e-6"), says=["by hand: scaled to the norm 1, unchanged"])
 wrong(
-    "as found",
-    """
-    def limited(x, limit):
-        norm = x.norm()
-        if norm > limit:
-            x = x * (limit / norm)
-        return x
+    "any number of bytes",
+    r"""
+    def read_idx(content):
+        if content[:3] != b"\0\0\x08":
+            raise ValueError(f"not IDX: {content[:4].hex(' ')}")
+        start = 4 + 4 * content[3]
+        shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
+        return np.frombuffer(content, np.uint8, count=math.prod(shape), offset=start).reshape(shape).copy()
     """,
-    says=["the choice must be an operation"],
-)
-wrong("clamps at 1", ("min=limit", "min=1.0"), says=["the norm of all numbers"])
-wrong("detached", ("x.norm().clamp", "x.detach().norm().clamp"), says=["so do not detach it"])
-wrong(
-    "each number",
-    """
-    def limited(x, limit):
-        return x.clamp(-limit, limit)
-    """,
-    says=["by hand: scaled to the norm 1"],
-)
-wrong(
-    "each row", ("x.norm().clamp", "x.norm(dim=-1, keepdim=True).clamp"), says=["the norm of all numbers of x together"]
-)
-wrong(
-    "item",
-    """
-    def limited(x, limit):
-        norm = x.norm().item()
-        return x * (limit / norm) if norm > limit else x
-    """,
-    says=["the choice must be an operation"],
-)
-wrong(
-    "where divides by 0",
-    """
-    def limited(x, limit):
-        norm = x.norm()
-        return torch.where(norm > limit, x * (limit / norm), x)
-    """,
-    says=["NaN at 0"],
-)
-wrong(
-    "with a small epsilon",
-    """
-    def limited(x, limit):
-        return x * (limit / (x.norm() + 1e-6)).clamp(max=1)
-    """,
-    says=["the norm of all numbers"],
+    says=["27"],
 )
 right(
-    "by cond",
+    "by a list of bytes",
     """
-    def limited(x, limit):
-        norm = x.norm()
-        return torch.cond(norm > limit, lambda x: x * (limit / x.norm()), lambda x: x.clone(), (x,))
-    """,
-)
-right(
-    "by where twice",
-    """
-    def limited(x, limit):
-        norm = x.norm()
-        above = norm > limit
-        safe = torch.where(above, norm, torch.ones_like(norm))
-        return torch.where(above, x * limit / safe, x)
-    """,
-)
-
-# Task 3 · Four breaks in a model
-
-wrong, right = LAB.task("reader")
-
-wrong(
-    "a list of notes",
-    (
-        'self.register_buffer("bad", torch.zeros((), dtype=torch.long))',
-        """
-        self.register_buffer("bad", torch.zeros((), dtype=torch.long))
-        self.sizes = []
-        """,
-    ),
-    ("self.bad += x.isnan().any()", "self.sizes.append(len(x))\nself.bad += x.isnan().any()"),
-    (
-        """
-        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
-        return self.outer(means)
-        """,
-        "return self.outer(torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None])",
-    ),
-    says=["at most 2 graphs"],
-)
-wrong(
-    "a loop over the texts",
-    (
-        """
-        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
-        """,
-        """
-        place = torch.arange(x.shape[1], device=x.device)
-        means = torch.stack([(h[i] * (place < lengths[i])[:, None]).sum(0) / lengths[i] for i in range(len(x))])
-        """,
-    ),
-    says=["at most 2 graphs"],
-)
-wrong("always divided", ("torch.where(top > 0.5, top, 1.0)", "top"), says=["if that is above one half"])
-wrong(
-    "as found",
-    """
-    class Reader(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 3)
-            self.register_buffer("bad", torch.zeros((), dtype=torch.long))
-
-        def forward(self, x, lengths):
-            print(f"{len(x)} texts", end="; ")
-            if x.isnan().any():
-                self.bad += 1
-                x = torch.where(x.isnan(), 0.0, x)
-            h = self.inner(x).tanh()
-            top = h.abs().max().item()
-            h = h / top if top > 0.5 else h
-            means = [row[:length].mean(0) for row, length in zip(h, lengths.tolist(), strict=True)]
-            return self.outer(torch.stack(means))
-    """,
-    says=["this line still breaks the graph"],
-)
-wrong(
-    "bad after the cure",
-    (
-        """
-        self.bad += x.isnan().any()
-        x = torch.where(x.isnan(), 0.0, x)
-        """,
-        """
-        x = torch.where(x.isnan(), 0.0, x)
-        self.bad += x.isnan().any()
-        """,
-    ),
-    says=["before the NaN are replaced"],
-)
-wrong("bad counts numbers", ("x.isnan().any", "x.isnan().sum"), says=["1 a batch"])
-wrong("check left out", ("self.bad += x.isnan().any()", ""), says=["bad counts the batches"])
-wrong(
-    "clamped at a half", ("torch.where(top > 0.5, top, 1.0)", "top.clamp(min=0.5)"), says=["if that is above one half"]
-)
-wrong(
-    "disabled",
-    (
-        "def forward(self, x: Tensor, lengths: Tensor) -> Tensor:",
-        """
-        @torch.compiler.disable
-        def forward(self, x, lengths):
-        """,
-    ),
-    (
-        """
-        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
-        return self.outer(means)
-        """,
-        "return self.outer(torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None])",
-    ),
-    says=["this line still breaks the graph"],
-)
-wrong(
-    "mean over all places",
-    ("torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]", "torch.where(real[..., None], h, 0.0).mean(1)"),
-    says=["the first lengths[i] places"],
-)
-wrong("nan left in", ("x = torch.where(x.isnan(), 0.0, x)", ""), says=["after dividing by the largest size"])
-wrong(
-    "number left in",
-    ("h.detach().abs().max", "h.abs().max().item"),
-    ("h / torch.where(top > 0.5, top, 1.0)", "h / top if top > 0.5 else h"),
-    says=["this line still breaks the graph"],
-)
-wrong("top not detached", ("h.detach()", "h"), says=["cut the largest size off from the graph"])
-wrong(
-    "top of each text",
-    ("h.detach().abs().max()", "h.detach().abs().amax((1, 2), keepdim=True)"),
-    says=["the largest size of *all* places"],
-)
-right(
-    "by a product of masks",
-    """
-    class Reader(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 3)
-            self.register_buffer("bad", torch.zeros((), dtype=torch.long))
-
-        def forward(self, x, lengths):
-            self.bad = self.bad + x.isnan().any().long()
-            h = self.inner(x.masked_fill(x.isnan(), 0)).tanh()
-            with torch.no_grad():
-                top = h.abs().amax()
-                factor = 1 / torch.where(top > 0.5, top, torch.ones_like(top))
-            weights = (torch.arange(x.size(1), device=x.device)[None] < lengths[:, None]).to(h.dtype) / lengths[
-                :, None
-            ]
-            return self.outer(torch.einsum("bt,btd->bd", weights, h * factor))
+    def read_idx(content):
+        zero, empty, kind, axes = content[:4]
+        if zero or empty or kind != 8:
+            raise ValueError("bytes " + " ".join(f"{byte:02x}" for byte in content[:4]))
+        shape = []
+        for axis in range(axes):
+            a, b, c, d = content[4 + 4 * axis : 8 + 4 * axis]
+            shape.append(((a * 256 + b) * 256 + c) * 256 + d)
+        whole = 4 + 4 * axes + math.prod(shape)
+        if whole != len(content):
+            raise ValueError(f"expected {whole}, found {len(content)}")
+        return np.array(bytearray(content[4 + 4 * axes :]), dtype=np.uint8).reshape(*shape)
     """,
 )
 
-# Task 4 · From eleven graphs to three
-
-wrong, right = LAB.task("loop")
+another_way = r"""
+def read_idx(content):
+    if content[:3] != b"\0\0\x08":
+        raise ValueError(f"not IDX: {content[:4].hex(' ')}")
+    start = 4 + 4 * content[3]
+    shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
+    if len(content) != start + math.prod(shape):
+        raise ValueError(f"{start + math.prod(shape)} bytes expected, {len(content)} found")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+"""
 
 wrong(
-    "as found",
+    "read only",
+    (
+        "np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()",
+        "np.frombuffer(content, np.uint8, offset=start).reshape(shape)",
+    ),
+    of=another_way,
+    says=["copy() what you return"],
+)
+wrong(
+    "takes any type", ('content[:3] != b"\\0\\0\\x08"', 'content[:2] != b"\\0\\0"'), of=another_way, says=["refuse it"]
+)
+wrong(
+    "the least significant byte first",
+    ('int.from_bytes(content[i : i + 4], "big")', 'int.from_bytes(content[i : i + 4], "little")'),
+    of=another_way,
+    says=["the most significant byte first"],
+)
+
+# Task 2 · Normalise, by what was learnt from
+
+wrong, right = LAB.task("prepare")
+
+wrong(
+    "by torchs std",
     """
-    def train(model, optimizer, batches, held_out, epochs: int, compile) -> dict:
-        rows = []
-
-        def loss_of(x, y, phase):
-            rows.append(len(x))
-            loss = F.cross_entropy(model(x.float()), y)
-            return loss.detach() if "valid" in phase else loss
-
-        loss_of = compile(loss_of)
-
-        def validate(phase, without_gradients) -> float:
-            model.eval()
-            total = count = 0
-            with without_gradients():
-                for x, y in held_out:
-                    total += loss_of(x, y, phase).item() * len(y)
-                    count += len(y)
-            return total / count
-
-        history = {"train": [], "valid": [], "rows": rows}
-        for epoch in range(epochs):
-            model.train()
-            total = count = 0
-            for x, y in batches:
-                optimizer.zero_grad()
-                loss = loss_of(x, y, f"train {epoch}")
-                loss.backward()
-                optimizer.step()
-                total += loss.item() * len(y)
-                count += len(y)
-            history["train"].append(total / count)
-            history["valid"].append(validate(f"valid {epoch}", torch.no_grad))
-        history["final"] = validate("final valid", torch.inference_mode)
-        return history
-    """,
-    says=["One more at every call"],
-)
-wrong(
-    "final reused",
-    ('history["final"] = validate()', 'history["final"] = history["valid"][-1]'),
-    says=["rows has one number for each batch"],
-)
-wrong(
-    "inference mode at the end",
-    ("def validate() -> float:", "def validate(off=torch.no_grad) -> float:"),
-    ("with torch.no_grad():", "with off():"),
-    ('history["final"] = validate()', 'history["final"] = validate(torch.inference_mode)'),
-    says=["inference_mode is not no_grad"],
-)
-wrong(
-    "last batch left out",
-    ("for x, y in batches:", "for x, y in [pair for pair in batches if len(pair[1]) == len(batches[0][1])]:"),
-    says=["rows has one number for each batch"],
-)
-wrong(
-    "list left in",
-    (
-        "loss_of = compile(lambda x, y: F.cross_entropy(model(x), y))",
-        """
-        def loss_of(x, y):
-            rows.append(len(x))
-            return F.cross_entropy(model(x), y)
-
-        loss_of = compile(loss_of)
-        """,
-    ),
-    (
-        """
-        for x, y in held_out:
-            rows.append(len(x))
-        """,
-        "for x, y in held_out:",
-    ),
-    (
-        """
-        for x, y in batches:
-            rows.append(len(x))
-        """,
-        "for x, y in batches:",
-    ),
-    says=["One more at every call"],
-)
-wrong(
-    "mean of means",
-    (
-        """
-        total += loss.item() * len(y)
-        count += len(y)
-        """,
-        """
-        total += loss.item()
-        count += 1
-        """,
-    ),
-    says=["means over examples, not over batches"],
-)
-wrong(
-    "names left in",
-    (
-        "lambda x, y: F.cross_entropy(model(x), y)",
-        "lambda x, y, name: F.cross_entropy(model(x), y) * (1 if name else 0)",
-    ),
-    ("loss_of(x.float(), y)", 'loss_of(x.float(), y, f"valid {len(rows)}")'),
-    ("for _ in range(epochs):", "for epoch in range(epochs):"),
-    ("loss_of(x, y)", 'loss_of(x, y, f"train {epoch}")'),
-    says=["a string changes"],
-)
-wrong("no eval", ("model.eval()", ""), says=["model.eval() for each validation"])
-wrong(
-    "train once",
-    (
-        """
-        for _ in range(epochs):
-            model.train()
-        """,
-        """
-        model.train()
-        for _ in range(epochs):
-        """,
-    ),
-    says=["model.train() after it"],
-)
-wrong(
-    "validation goes around",
-    ("loss_of(x.float(), y)", "F.cross_entropy(model(x.float()), y)"),
-    says=["send every batch through what compile returned"],
-)
-right(
-    "compiles the model",
-    """
-    def train(model, optimizer, batches, held_out, epochs, compile):
-        forward, rows = compile(model), []
-
-        def through(pairs):
-            losses = []
-            for x, y in pairs:
-                rows.append(x.shape[0])
-                optimizer.zero_grad(set_to_none=True)
-                loss = F.cross_entropy(forward(x.to(torch.float32)), y, reduction="none")
-                if model.training:
-                    loss.mean().backward()
-                    optimizer.step()
-                losses.append(loss.detach())
-            return torch.cat(losses).mean().item()
-
-        result = {"train": [], "valid": []}
-        for _ in range(epochs):
-            result["train"].append(through(batches) if model.train() else None)
-            with torch.no_grad():
-                result["valid"].append(through(held_out) if model.eval() else None)
-        with torch.no_grad():
-            result["final"] = through(held_out)
-        return {**result, "rows": rows}
-    """,
-)
-right(
-    "sizes marked beforehand",
-    (
-        "optimizer.zero_grad()",
-        """
-        optimizer.zero_grad()
-        torch._dynamo.maybe_mark_dynamic(x, 0)
-        torch._dynamo.maybe_mark_dynamic(y, 0)
-        """,
-    ),
-)
-
-# Task 5 · Which half is at fault?
-
-wrong, right = LAB.task("fault")
-
-wrong("absolute", ("rounding * b.norm()", "rounding"), says=["Each tensor is compared with its own norm"])
-wrong(
-    "all tensors in one",
-    (
-        "if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):",
-        """
-        if (
-            len(tensors) != len(plain)
-            or [a.shape for a in tensors] != [b.shape for b in plain]
-            or not alike(torch.cat([a.flatten() for a in tensors]), torch.cat([b.flatten() for b in plain]))
-        ):
-        """,
-    ),
-    says=["Each tensor is compared with its own norm"],
-)
-wrong(
-    "every nan is a fault",
-    ("finite | (a == b) | (a.isnan() & b.isnan())", "finite | (a == b)"),
-    says=["excused only where the compiled one has the same"],
-)
-wrong("exceptions come through", ("Exception", "ZeroDivisionError"), says=["catch the exception"])
-wrong(
-    "infinities of any sign",
-    ("finite | (a == b)", "finite | (a.isinf() & b.isinf())"),
-    says=["excused only where the compiled one has the same"],
-)
-wrong(
-    "nan excused anywhere",
-    ("a.isnan() & b.isnan()", "b.isnan()"),
-    says=["excused only where the compiled one has the same"],
-)
-wrong(
-    "nan passes",
-    """
-    def stage_at_fault(step, backends, rounding=1e-5):
-        plain = step(lambda function: function)
-        for name, backend in backends.items():
-            torch.compiler.reset()
-            try:
-                tensors = step(lambda function, backend=backend: torch.compile(function, backend=backend))
-            except Exception:
-                return name
-            if len(tensors) != len(plain):
-                return name
-            for a, b in zip(tensors, plain):
-                if a.shape != b.shape or (a - b).norm() > rounding * b.norm():
-                    return name
-        return None
-    """,
-    says=["every comparison with NaN is False"],
-)
-wrong(
-    "outputs only",
-    (
-        "len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True))",
-        "not alike(tensors[0], plain[0])",
-    ),
-    says=["compare gradients too"],
-)
-wrong(
-    "shapes broadcast",
-    (
-        """
-        if a.shape != b.shape:
-            return False
-        """,
-        "a, b = torch.broadcast_tensors(a, b)",
-    ),
-    says=["shapes and numbers of tensors count"],
-)
-wrong(
-    "to the bit",
-    ("bool((a - b).norm() <= rounding * b.norm())", "torch.equal(a, b)"),
-    says=["reset before each backend"],
-)
-wrong(
-    "without reset",
-    """
-    def stage_at_fault(step, backends: dict, rounding: float = 1e-5) -> str | None:
-        def alike(a: Tensor, b: Tensor) -> bool:
-            if a.shape != b.shape:
-                return False
-            finite = a.isfinite() & b.isfinite()
-            if not (finite | (a == b) | (a.isnan() & b.isnan())).all():
-                return False
-            a, b = a[finite].double(), b[finite].double()
-            return bool((a - b).norm() <= rounding * b.norm())
-
-        torch.compiler.reset()
-        plain = step(lambda function: function)
-        for name, backend in backends.items():
-            try:
-                tensors = step(lambda function, backend=backend: torch.compile(function, backend=backend))
-            except Exception:
-                return name
-            if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):
-                return name
-        return None
-    """,
-    says=["reset before each backend"],
-)
-right(
-    "by torchs testing",
-    """
-    def stage_at_fault(step, backends, rounding=1e-5):
-        def wrong(got, want):
-            if got.shape != want.shape:
-                return True
-            odd = ~(got.isfinite() & want.isfinite())
-            if not torch.equal(torch.nan_to_num(got[odd], 7.0), torch.nan_to_num(want[odd], 7.0)):
-                return True
-            if not torch.equal(got[odd].isnan(), want[odd].isnan()):
-                return True
-            distance = torch.linalg.vector_norm(torch.where(odd, 0, got - want).double())
-            return not distance <= rounding * torch.linalg.vector_norm(torch.where(odd, 0, want).double())
-
-        plain = step(lambda function: function)
-        for name in backends:
-            torch._dynamo.reset()
-
-            def compiler(function, name=name):
-                return torch.compile(function, backend=backends[name])
-
-            try:
-                found = step(compiler)
-            except Exception:
-                return name
-            if len(found) != len(plain) or any(map(wrong, found, plain)):
-                return name
-    """,
-)
-
-# Task 6 · A file that needs no class
-
-wrong, right = LAB.task("freeze")
-
-wrong(
-    "eval before it looks",
-    """
-    def freeze(model: nn.Module, example: tuple, file, ranges: tuple) -> None:
-        dims, sizes = {}, {}
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        for tensor, free in zip(example, ranges, strict=True):
-            for axis, (name, least, most) in free.items():
-                size = tensor.shape[axis]
-                if size < 2 or not least <= size <= most:
-                    raise ValueError(f"{name} is {size} in the example: at least 2, and from {least} to {most}")
-                if sizes.setdefault(name, size) != size:
-                    raise ValueError(f"{name} is {sizes[name]} and {size} in the example: one name, one size")
-                dims.setdefault(name, Dim(name, min=least, max=most))
-        shapes = tuple({axis: dims[name] for axis, (name, _, _) in free.items()} for free in ranges)
-        try:
-            program = torch.export.export(model, example, dynamic_shapes=shapes)
-        finally:
-            for module, training in modes:
-                module.training = training
-        torch.export.save(program, file)
-    """,
-    says=["a refused example changes nothing"],
-)
-wrong(
-    "everything frozen",
-    ("torch.export.export(model, example, dynamic_shapes=shapes)", "torch.export.export(model, example)"),
-    says=["no file that can be loaded and called"],
-)
-wrong("in training mode", ("model.eval()", ""), says=["model.eval() comes before the export"])
-wrong(
-    "left in eval",
-    (
-        """
-        for module, training in modes:
-            module.training = training
-        """,
-        "pass",
-    ),
-    says=["the modes after freeze"],
-)
-wrong(
-    "modes by train",
-    (
-        """
-        for module, training in modes:
-            module.training = training
-        """,
-        "model.train()",
-    ),
-    says=["the modes after freeze"],
-)
-wrong(
-    "ones pass",
-    ("size < 2 or not least <= size <= most", "not least <= size <= most"),
-    says=["a short ValueError that names"],
-)
-wrong("ranges without ends", ("Dim(name, min=least, max=most)", "Dim(name)"), says=["65 texts, 257 tokens"])
-wrong(
-    "returns the program",
-    ("torch.export.save(program, file)", "torch.export.save(program, file)\nreturn str(file)"),
-    says=["the file is the result"],
-)
-wrong(
-    "saves the weights",
-    ("torch.export.save(program, file)", "torch.save(model.state_dict(), file)"),
-    says=["no file that can be loaded and called"],
-)
-wrong(
-    "torch judges the example",
-    ("size < 2 or not least <= size <= most", "False"),
-    says=["a short ValueError that names"],
-)
-wrong(
-    "two dims of one name",
-    (
-        "({axis: dims[name] for axis, (name, _, _) in free.items()} for free in ranges)",
-        """
-        (
-            {axis: Dim(f"{name}{i}", min=least, max=most) for axis, (name, least, most) in free.items()}
-            for i, free in enumerate(ranges)
+    def prepare(learn, *others):
+        pixels = torch.from_numpy(learn).float()
+        return tuple(
+            ((torch.from_numpy(each).float() - pixels.mean()) / pixels.std()).unsqueeze(1)
+            for each in (learn, *others)
         )
+    """,
+    says=["divides by n − 1"],
+)
+wrong(
+    "each by its own numbers",
+    """
+    def prepare(learn, *others):
+        return tuple(
+            torch.from_numpy((each - each.mean()) / each.std()).float()[:, None] for each in (learn, *others)
+        )
+    """,
+    says=["by the numbers of the first array"],
+)
+wrong(
+    "in float64",
+    """
+    def prepare(learn, *others):
+        mean, std = learn.mean(), learn.std()
+        return tuple(torch.from_numpy((each - mean) / std)[:, None] for each in (learn, *others))
+    """,
+    says=["float32 for each"],
+)
+wrong(
+    "in uint8",
+    """
+    def prepare(learn, *others):
+        mean, std = learn.mean(), learn.std()
+        return tuple(torch.from_numpy((each - np.uint8(mean)) / std).float()[:, None] for each in (learn, *others))
+    """,
+    says=["mean 0.75"],
+)
+wrong(
+    "no channel",
+    """
+    def prepare(learn, *others):
+        mean, std = learn.mean(), learn.std()
+        return tuple(torch.from_numpy((each - mean) / std).float() for each in (learn, *others))
+    """,
+    says=["a shape (N, 1, H, W)"],
+)
+wrong(
+    "pixel by pixel",
+    """
+    def prepare(learn, *others):
+        mean, std = learn.mean(0), (learn.std(0) + 1e-6)
+        return tuple(torch.from_numpy((each - mean) / std).float()[:, None] for each in (learn, *others))
+    """,
+    says=["mean 0.75"],
+)
+
+# Task 3 · Hold out, and shuffle
+
+wrong, right = LAB.task("batches")
+
+wrong(
+    "draw with replacement",
+    (
+        """
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for piece in order.split(size):
+        """,
+        """
+        order = torch.randint(0, len(x), (len(x),), generator=torch.Generator().manual_seed(seed))
+        for start in range(0, len(x), size):
+            piece = order[start : start + size]
         """,
     ),
-    says=["the same Dim"],
+    says=["exactly once in an epoch"],
 )
-wrong("two sizes pass", ("sizes.setdefault(name, size) != size", "False"), says=["a short ValueError that names"])
-right(
-    "on a copy",
+wrong(
+    "seed the global generator",
+    (
+        """
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for piece in order.split(size):
+        """,
+        """
+        torch.manual_seed(seed)
+        order = torch.randperm(len(x))
+        for start in range(0, len(x), size):
+            piece = order[start : start + size]
+        """,
+    ),
+    says=["is global"],
+)
+wrong(
+    "shuffle labels by themselves",
+    (
+        """
+        for piece in order.split(size):
+            yield x[piece], y[piece]
+        """,
+        """
+        generator = torch.Generator().manual_seed(seed + 1)
+        other = torch.randperm(len(x), generator=generator)
+        for start in range(0, len(x), size):
+            piece = order[start : start + size]
+            yield x[piece], y[other[start : start + size]]
+        """,
+    ),
+    says=["same piece of the same order"],
+)
+wrong(
+    "split holds out the last",
     """
-    import copy
+    def split(n, held, seed):
+        return torch.arange(n - held), torch.arange(n - held, n)
 
 
-    def freeze(model, example, file, ranges):
-        found = {}
-        for tensor, free in zip(example, ranges):
-            for axis, (name, least, most) in free.items():
-                found.setdefault(name, set()).add((tensor.shape[axis], least, most))
-        for name, kinds in found.items():
-            if len(kinds) > 1:
-                raise ValueError(f"{name} has more than one size")
-            ((size, least, most),) = kinds
-            if size in (0, 1) or size < least or size > most:
-                raise ValueError(f"{name}: {size}")
-        dims = {name: Dim(name, min=least, max=most) for name, ((_, least, most),) in found.items()}
-        shapes = [{axis: dims[triple[0]] for axis, triple in free.items()} for free in ranges]
-        torch.export.save(torch.export.export(copy.deepcopy(model).eval(), example, dynamic_shapes=shapes), file)
+    def batches(x, y, size, seed):
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for start in range(0, len(x), size):
+            piece = order[start : start + size]
+            yield x[piece], y[piece]
+    """,
+    says=["hold out by lot"],
+)
+wrong(
+    "split overlaps",
+    """
+    def split(n, held, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randperm(n, generator=generator)[held:], torch.randperm(n, generator=generator)[:held]
+
+
+    def batches(x, y, size, seed):
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for start in range(0, len(x), size):
+            piece = order[start : start + size]
+            yield x[piece], y[piece]
+    """,
+    says=["cut one torch.randperm(n) in two"],
+)
+
+another_way = """
+def split(n, held, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return order[held:], order[:held]
+
+
+def batches(x, y, size, seed):
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    for start in range(0, len(x), size):
+        piece = order[start : start + size]
+        yield x[piece], y[piece]
+"""
+
+wrong(
+    "drop the rest",
+    ("range(0, len(x), size)", "range(0, len(x) - size + 1, size)"),
+    of=another_way,
+    says=["neither dropped nor filled up"],
+)
+wrong(
+    "in the order of the file",
+    ("torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))", "torch.arange(len(x))"),
+    of=another_way,
+    says=["shuffle"],
+)
+
+# Task 4 · Judge
+
+wrong, right = LAB.task("evaluate")
+
+wrong(
+    "softmax first",
+    ('F.cross_entropy(scores, labels, reduction="sum")', 'F.cross_entropy(scores.softmax(1), labels, reduction="sum")'),
+    says=["no softmax"],
+)
+
+another_way = """
+@torch.no_grad()
+def evaluate(model, x, y, size=1000):
+    mode = model.training
+    model.eval()
+
+    loss = right = 0.0
+    for start in range(0, len(x), size):
+        scores, labels = model(x[start : start + size]), y[start : start + size]
+        loss += F.cross_entropy(scores, labels).item() * len(labels)
+        right += (scores.argmax(1) == labels).double().sum().item()
+    model.train(mode)
+    return loss / len(x), right / len(x)
+"""
+
+wrong("all at once", ("model.eval()", "model.eval()\nsize = len(x)"), of=another_way, says=["x.split(size)"])
+wrong("always back to training", ("model.train(mode)", "model.train()"), of=another_way, says=["model.train(mode)"])
+wrong("leaves the model in evaluation", ("model.train(mode)", ""), of=another_way, says=["model.train(mode)"])
+wrong(
+    "means of means",
+    ("F.cross_entropy(scores, labels).item() * len(labels)", "F.cross_entropy(scores, labels).item()"),
+    ("loss / len(x)", "loss / math.ceil(len(x) / size)"),
+    of=another_way,
+    says=["Sums, divided once"],
+)
+wrong(
+    "with a graph",
+    ("@torch.no_grad()\ndef evaluate(model, x, y, size=1000):", "def evaluate(model, x, y, size=1000):"),
+    of=another_way,
+    says=["inside torch.no_grad()"],
+)
+wrong("with dropout", ("model.eval()", ""), of=another_way, says=["model.eval() first"])
+
+# Task 5 · Count before you build
+
+wrong, right = LAB.task("plan")
+
+wrong(
+    "looks at one side of the padding",
+    ("min(free) < 0", "kernel > min(shape[1:]) + padding"),
+    says=["both sides: 1 + 2 · 2"],
+)
+
+another_way = """
+def plan(layers, shape):
+    result = []
+    for i, (kind, *n) in enumerate(layers):
+        p = m = 0
+        if kind == "conv":
+            if len(shape) != 3:
+                raise ValueError(f"layer {i} needs (C, H, W)")
+            c, h, w = shape
+            h, w = h + 2 * n[3], w + 2 * n[3]
+            if n[1] > min(h, w):
+                raise ValueError(f"layer {i} does not fit")
+            h, w = (h - n[1]) // n[2] + 1, (w - n[1]) // n[2] + 1
+            p = n[0] * (c * n[1] * n[1] + 1)
+            m = h * w * n[0] * c * n[1] * n[1]
+            shape = (n[0], h, w)
+        elif kind == "pool":
+            if len(shape) != 3 or n[0] > min(shape[1:]):
+                raise ValueError(f"layer {i} does not fit {shape}")
+            shape = (shape[0], shape[1] // n[0], shape[2] // n[0])
+        elif kind == "flatten":
+            shape = (math.prod(shape),)
+        elif kind == "linear":
+            if len(shape) != 1:
+                raise ValueError(f"layer {i} needs (n,)")
+            p, m, shape = (shape[0] + 1) * n[0], shape[0] * n[0], (n[0],)
+        elif kind not in ("relu", "dropout"):
+            raise ValueError(f"layer {i}: {kind}?")
+        result.append((shape, p, m))
+    return result
+"""
+
+right("branch by branch", another_way)
+wrong(
+    "forgets the channels that come in",
+    ("c * n[1] * n[1] + 1", "n[1] * n[1] + 1"),
+    ("h * w * n[0] * c", "h * w * n[0]"),
+    of=another_way,
+    says=["the shape that comes in"],
+)
+wrong("looks at the height only", ("min(h, w)", "h"), of=another_way, says=["but not into the width of 7"])
+wrong("multiplies once", ("h * w * n[0]", "n[0]"), of=another_way, says=["at each of the 14 · 14 places"])
+wrong("no bias", ("c * n[1] * n[1] + 1", "c * n[1] * n[1]"), of=another_way, says=["biases are parameters"])
+wrong(
+    "padding on one side",
+    ("h + 2 * n[3], w + 2 * n[3]", "h + n[3], w + n[3]"),
+    of=another_way,
+    says=["biases are parameters but no multiply-adds"],
+)
+wrong("passes unknown layers", ('kind not in ("relu", "dropout")', 'kind == ""'), of=another_way, says=["blur"])
+wrong(
+    "square pictures only",
+    ("(w - n[1]) // n[2]", "(h - n[1]) // n[2]"),
+    of=another_way,
+    says=["height and width each by itself"],
+)
+wrong("windows that do not fit", ("n[1] > min(h, w)", "h < 1"), of=another_way, says=["a kernel of 8 does not fit"])
+
+# Task 6 · Build
+
+wrong, right = LAB.task("build")
+
+wrong("dropout of a half", ("nn.Dropout", "lambda p: nn.Dropout()"), says=["nn.Dropout(p)"])
+
+another_way = """
+def build(layers, shape):
+
+    made, shapes = [], [shape, *(out for out, _, _ in plan(layers, shape))]
+    for (kind, *n), come in zip(layers, shapes):
+        if kind == "conv":
+            made.append(nn.Conv2d(come[0], n[0], n[1], stride=n[2], padding=n[3]))
+        elif kind == "linear":
+            made.append(nn.Linear(come[0], n[0]))
+        else:
+            made.append(
+                {"pool": nn.MaxPool2d, "relu": nn.ReLU, "dropout": nn.Dropout, "flatten": nn.Flatten}[kind](*n)
+            )
+    return nn.Sequential(*made)
+"""
+
+wrong(
+    "always the same weights",
+    (
+        "made, shapes = [], [shape, *(out for out, _, _ in plan(layers, shape))]",
+        """
+        torch.manual_seed(0)
+        made, shapes = [], [shape, *(out for out, _, _ in plan(layers, shape))]
+        """,
+    ),
+    of=another_way,
+    says=["no seed of your own"],
+)
+wrong(
+    "forgets the stride",
+    ("nn.Conv2d(come[0], n[0], n[1], stride=n[2], padding=n[3])", "nn.Conv2d(come[0], n[0], n[1], padding=n[3])"),
+    of=another_way,
+    says=["(stride 2, padding 1)"],
+)
+wrong(
+    "softmax at the end",
+    ("nn.Sequential(*made)", "nn.Sequential(*made, nn.Softmax(1))"),
+    of=another_way,
+    says=["none behind the last"],
+)
+wrong(
+    "weights of size one",
+    (
+        "return nn.Sequential(*made)",
+        """
+        for module in made:
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight)
+        return nn.Sequential(*made)
+        """,
+    ),
+    of=another_way,
+    says=["leave the weights as the module made them"],
+)
+wrong(
+    "without biases",
+    (
+        "nn.Conv2d(come[0], n[0], n[1], stride=n[2], padding=n[3])",
+        "nn.Conv2d(come[0], n[0], n[1], stride=n[2], padding=n[3], bias=False)",
+    ),
+    ("nn.Linear(come[0], n[0])", "nn.Linear(come[0], n[0], bias=False)"),
+    of=another_way,
+    says=["with their biases"],
+)
+
+# Task 7 · The loop
+
+wrong, right = LAB.task("train")
+
+wrong("by adamw", ("torch.optim.Adam", "torch.optim.AdamW"), says=["torch.optim.Adam,"])
+right(
+    "by a scheduler",
+    """
+    def train(model, stream, steps, lr):
+        model.train()
+        optimizer = torch.optim.Adam(model.parameters(), lr, foreach=False)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 - t / steps)
+        losses = []
+        while len(losses) < steps:
+            try:
+                x, y = next(stream)
+            except StopIteration:
+                raise ValueError(f"the stream ended after {len(losses)}") from None
+            loss = -F.log_softmax(model(x), 1)[range(len(y)), y].mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        return losses
     """,
 )
 
-# Task 7 · In another process
+another_way = """
+def train(model, stream, steps, lr):
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr)
+    losses = []
+    for x, y in itertools.islice(stream, steps):
+        optimizer.param_groups[0]["lr"] = lr * (1 - len(losses) / steps)
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    if len(losses) < steps:
+        raise ValueError(f"only {len(losses)} of {steps} batches came")
+    return losses
+"""
 
-wrong, right = LAB.task("elsewhere")
-
-wrong("first line of stderr", ("-1", "0"), says=["raise with the last line"])
 wrong(
-    "first load only",
+    "an optimizer a step",
+    ("optimizer = torch.optim.Adam(model.parameters(), lr)", ""),
     (
-        'torch.save([model(*load) for load in torch.load("loads.pt")], "outputs.pt")',
-        'torch.save([model(*torch.load("loads.pt")[0])], "outputs.pt")',
+        'optimizer.param_groups[0]["lr"] = lr * (1 - len(losses) / steps)',
+        "optimizer = torch.optim.Adam(model.parameters(), lr * (1 - len(losses) / steps))",
     ),
-    says=["one output for each load"],
+    of=another_way,
+    says=["keep one optimizer"],
 )
 wrong(
-    "in this process",
+    "at a constant rate",
+    ('optimizer.param_groups[0]["lr"] = lr * (1 - len(losses) / steps)', ""),
+    of=another_way,
+    says=["the rate of step t is lr"],
+)
+wrong("by sgd", ("torch.optim.Adam", "torch.optim.SGD"), of=another_way, says=["From [1] on"])
+wrong(
+    "content with less",
+    (
+        """
+        if len(losses) < steps:
+            raise ValueError(f"only {len(losses)} of {steps} batches came")
+        """,
+        "",
+    ),
+    of=another_way,
+    says=["5 batches came"],
+)
+wrong(
+    "first rate lowered", ("len(losses) / steps", "(len(losses) + 1) / steps"), of=another_way, says=["the whole rate"]
+)
+wrong("in the mode it finds", ("model.train()", ""), of=another_way, says=["model.train() first"])
+wrong("keeps the graphs", ("loss.item()", "loss"), of=another_way, says=["keep its whole graph alive"])
+wrong("never zeroes", ("optimizer.zero_grad()", ""), of=another_way, says=["zero the gradients"])
+wrong(
+    "rate ends at nothing",
+    ("len(losses) / steps", "len(losses) / (steps - 1)"),
+    of=another_way,
+    says=["the rate of step t is lr"],
+)
+wrong(
+    "softmax twice",
+    ("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x).softmax(1), y)"),
+    of=another_way,
+    says=["no softmax before it"],
+)
+wrong(
+    "takes one too many",
+    ("x, y in itertools.islice(stream, steps)", "(x, y), t in zip(stream, range(steps))"),
+    ("len(losses) / steps", "t / steps"),
+    of=another_way,
+    says=["zip(stream, range(steps)) takes one too many"],
+)
+wrong("the whole stream", ("itertools.islice(stream, steps)", "stream"), of=another_way, says=["7 of 9 batches"])
+
+# Task 8 · Where it is wrong
+
+wrong, right = LAB.task("confusion")
+
+wrong(
+    "forgets a class that never occurs",
     """
-    def elsewhere(file, loads):
-        model = torch.export.load(file).module()
-        with torch.no_grad():
-            return [model(*load) for load in loads]
+    def confusion(labels, answers, classes):
+        classes = int(max(labels.max(), answers.max())) + 1
+        return torch.bincount(classes * labels + answers, minlength=classes**2).reshape(classes, classes).cpu()
+
+
+    def hardest_pair(counts):
+        n, best, most = len(counts), (0, 1), -1
+        for a in range(n):
+            for b in range(a + 1, n):
+                both = int(counts[a, b]) + int(counts[b, a])
+                if both > most:
+                    best, most = (a, b), both
+        return best
     """,
-    says=["it is called by the program in the string"],
+    says=["even if the last class never occurs"],
 )
 wrong(
-    "relative path",
-    (
-        "model = torch.export.load({str(Path(file).resolve())!r}).module()",
-        "model = torch.export.load({str(file)!r}).module()",
-    ),
-    says=["Path(file).resolve()"],
-)
-wrong("returncode not looked at", ("if done.returncode:", "if False:"), says=["look at the returncode"])
-right(
-    "through the pipes",
-    r'''
-    import io
-
-    PROGRAM = """
-    import io, sys, torch
-    program = torch.export.load(sys.argv[1]).module()
-    loads = torch.load(io.BytesIO(sys.stdin.buffer.read()))
-    with torch.inference_mode():
-        outputs = [program(*load).clone() for load in loads]
-    torch.save(outputs, sys.stdout.buffer)
+    "pair from the diagonal",
     """
+    def confusion(labels, answers, classes):
+        counts = torch.zeros(classes, classes, dtype=torch.int64)
+        counts.index_put_((labels.cpu(), answers.cpu()), torch.tensor(1), accumulate=True)
+        return counts
 
 
-    def elsewhere(file, loads):
-        message = io.BytesIO()
-        torch.save(loads, message)
-        command = [sys.executable, "-I", "-c", PROGRAM, str(Path(file).absolute())]
-        done = subprocess.run(command, input=message.getvalue(), capture_output=True)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr.decode().strip().rpartition("\n")[2])
-        return torch.load(io.BytesIO(done.stdout))
-    ''',
+    def hardest_pair(counts):
+        both = counts + counts.T
+        place = int(both.argmax())
+        return tuple(sorted((place // len(counts), place % len(counts))))
+    """,
+    says=["the first of them"],
+)
+
+another_way = """
+def confusion(labels, answers, classes):
+    counts = torch.zeros(classes, classes, dtype=torch.int64)
+    counts.index_put_((labels.cpu(), answers.cpu()), torch.tensor(1), accumulate=True)
+    return counts
+
+
+def hardest_pair(counts):
+    n, best, most = len(counts), (0, 1), -1
+    for a in range(n):
+        for b in range(a + 1, n):
+            both = int(counts[a, b]) + int(counts[b, a])
+            if both > most:
+                best, most = (a, b), both
+    return best
+"""
+
+right("by index put and loops", another_way)
+wrong(
+    "adds at indices once",
+    (
+        "counts.index_put_((labels.cpu(), answers.cpu()), torch.tensor(1), accumulate=True)",
+        "counts[labels.cpu(), answers.cpu()] += 1",
+    ),
+    of=another_way,
+    says=["an index that occurs twice"],
+)
+wrong(
+    "answers in rows",
+    ("(labels.cpu(), answers.cpu())", "(answers.cpu(), labels.cpu())"),
+    of=another_way,
+    says=["rows are labels"],
+)
+wrong(
+    "pair one way only",
+    ("int(counts[a, b]) + int(counts[b, a])", "max(int(counts[a, b]), int(counts[b, a]))"),
+    of=another_way,
+    says=["add both directions"],
+)
+
+# Task 9 · Your network
+
+wrong, right = LAB.task("recipe")
+
+wrong(
+    "a rate too high",
+    ("[(96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 2e-3)]", "[(512, 1.0)]"),
+    says=["near 10 %: the rate is too high"],
+)
+wrong("a wide head", ('("linear", 128)', '("linear", 256)'), says=["shrink the layer behind flatten"])
+wrong(
+    "an mlp",
+    """
+    def my_layers():
+        return [("flatten",), ("linear", 256), ("relu",), ("linear", 10)]
+
+
+    def my_stages():
+        return [(96, 2e-3)] * 5
+    """,
+    says=["begin with convolutions"],
+)
+wrong(
+    "at full size",
+    ('("conv", 16, 5, 2, 2),', '("conv", 16, 5, 1, 2),'),
+    ('("conv", 32, 3, 2, 1),', '("pool", 2),\n("conv", 32, 3, 2, 1),'),
+    says=["halve the picture earlier"],
+)
+wrong("forgets the classes", ('("linear", 10)', '("linear", 9)'), says=["the last layer is"])
+wrong(
+    "forgets the flatten",
+    (
+        """
+        return [
+            ("conv", 16, 5, 2, 2),
+            ("relu",),
+            ("conv", 32, 3, 2, 1),
+            ("relu",),
+            ("flatten",),
+            ("linear", 128),
+            ("relu",),
+            ("linear", 10),
+        ]
+        """,
+        """
+        return [
+            ("conv", 16, 5, 2, 2),
+            ("relu",),
+            ("conv", 32, 3, 2, 1),
+            ("relu",),
+            ("linear", 128),
+            ("relu",),
+            ("linear", 10),
+        ]
+        """,
+    ),
+    says=["flatten"],
+)
+wrong(
+    "twenty epochs",
+    ("[(96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 2e-3)]", "[(96, 2e-3)] * 20"),
+    says=["five epochs are enough"],
 )

@@ -1,679 +1,798 @@
-"""Lab 13 · A ring, and data parallelism from scratch: what students write. See variants.py."""
+"""Lab 13 · One graph, three graphs, one file: what students write. See variants.py."""
 
 from variants import variants_of
 
-LAB = variants_of("13_ring_and_ddp")
+LAB = variants_of("13_one_graph")
 
 
-# Task 1 · Once around
+# Task 1 · A backend that counts
 
-wrong, right = LAB.task("around")
+wrong, right = LAB.task("watch")
 
 wrong(
-    "all receive first",
+    "all nodes",
+    ('[node for node in module.graph.nodes if node.op.startswith("call_")]', "[node for node in module.graph.nodes]"),
+    says=["by hand: one list of names"],
+)
+wrong(
+    "counts only changes",
     (
-        "place = (link.rank - step) % link.world",
+        "counts.append(len(graphs))",
         """
-        place = (link.rank - step) % link.world
-        came = link.receive(like=own)
+        if len(graphs) not in counts:
+            counts.append(len(graphs))
         """,
     ),
-    ("everyones[place - 1] = link.receive(like=own)", "everyones[place - 1] = came"),
-    says=["send first, then receive", "waits for a message that never comes"],
+    says=["by hand: one list of names"],
 )
-wrong("always its own", ("everyones[place]", "own"), says=["it was passed on"])
 wrong(
-    "in order of arrival",
+    "functions only", ('node.op.startswith("call_")', 'node.op == "call_function"'), says=["by hand: one list of names"]
+)
+wrong(
+    "graphs of each call",
+    (
+        """
+        compiled(*call)
+        counts.append(len(graphs))
+        """,
+        """
+        before = len(graphs)
+        compiled(*call)
+        counts.append(len(graphs) - before)
+        """,
+    ),
+    says=["by hand: one list of names"],
+)
+wrong(
+    "names of nodes",
+    ('getattr(node.target, "__name__", str(node.target))', 'node.name.rstrip("_0123456789")'),
+    says=["names of the nodes whose op starts with call_"],
+)
+wrong(
+    "one list for all",
+    (
+        "def watch",
+        """
+        seen = []
+
+
+        def watch
+        """,
+    ),
+    ("graphs, counts = [], []", "counts = []"),
+    ("graphs.append", "seen.append"),
+    ("len(graphs)", "len(seen)"),
+    ("return graphs, counts", "return seen, counts"),
+    says=["start each time with torch.compiler.reset() and an empty list"],
+)
+wrong(
+    "settings left out",
+    ("torch.compile(function, backend=backend, **settings)", "torch.compile(function, backend=backend)"),
+    says=["hand the settings to torch.compile"],
+)
+wrong(
+    "targets as strings",
+    ('getattr(node.target, "__name__", str(node.target))', "str(node.target)"),
+    says=["by hand: one list of names"],
+)
+wrong("without reset", ("torch.compiler.reset()", ""), says=["start each time with torch.compiler.reset()"])
+right(
+    "as a class",
     """
-    def around(link, own: Tensor) -> list[Tensor]:
-        everyones, last = [own], own
-        for step in range(link.world - 1):
-            link.send(last)
-            last = link.receive(like=own)
-            everyones.append(last)
-        return everyones
+    class Notes:
+        def __init__(self):
+            self.graphs = []
+
+        def __call__(self, module, inputs):
+            names = []
+            for node in module.graph.nodes:
+                if node.op in ("call_function", "call_method", "call_module"):
+                    names.append(node.target if isinstance(node.target, str) else node.target.__name__)
+            self.graphs.append(names)
+            return module
+
+
+    def watch(function, calls, **settings):
+        torch._dynamo.reset()
+        notes, counts = Notes(), []
+        compiled = torch.compile(function, backend=notes, **settings)
+        for arguments in calls:
+            compiled(*arguments)
+            counts += [len(notes.graphs)]
+        return notes.graphs, counts
     """,
-    says=["by hand"],
 )
-wrong("one step too few", ("link.world - 1", "link.world - 2"), says=["by hand"])
-wrong("one step too many", ("link.world - 1", "link.world"), says=["K − 1 messages"])
+
+# Task 2 · A branch on the data
+
+wrong, right = LAB.task("limited")
+
+wrong("always scaled", ("min=limit", "min=1e-6"), says=["by hand: scaled to the norm 1, unchanged"])
 wrong(
-    "overwrites its own",
-    (
-        "return everyones",
-        """
-        mine = own.clone()
-        if link.world > 1:
-            own.copy_(everyones[link.rank - 1])
-        everyones[link.rank] = mine
-        return everyones
-        """,
-    ),
-    says=["own is only read"],
+    "as found",
+    """
+    def limited(x, limit):
+        norm = x.norm()
+        if norm > limit:
+            x = x * (limit / norm)
+        return x
+    """,
+    says=["the choice must be an operation"],
 )
+wrong("clamps at 1", ("min=limit", "min=1.0"), says=["the norm of all numbers"])
+wrong("detached", ("x.norm().clamp", "x.detach().norm().clamp"), says=["so do not detach it"])
 wrong(
-    "sends the rest unread",
-    (
-        "return everyones",
-        """
-        if link.world > 1:
-            link.send(own)
-        return everyones
-        """,
-    ),
-    says=["messages left unread"],
+    "each number",
+    """
+    def limited(x, limit):
+        return x.clamp(-limit, limit)
+    """,
+    says=["by hand: scaled to the norm 1"],
 )
 wrong(
-    "the wrong way round",
-    ("link.rank - step", "link.rank + step"),
-    ("place - 1", "(place + 1) % link.world"),
-    says=["by hand"],
+    "each row", ("x.norm().clamp", "x.norm(dim=-1, keepdim=True).clamp"), says=["the norm of all numbers of x together"]
+)
+wrong(
+    "item",
+    """
+    def limited(x, limit):
+        norm = x.norm().item()
+        return x * (limit / norm) if norm > limit else x
+    """,
+    says=["the choice must be an operation"],
+)
+wrong(
+    "where divides by 0",
+    """
+    def limited(x, limit):
+        norm = x.norm()
+        return torch.where(norm > limit, x * (limit / norm), x)
+    """,
+    says=["NaN at 0"],
+)
+wrong(
+    "with a small epsilon",
+    """
+    def limited(x, limit):
+        return x * (limit / (x.norm() + 1e-6)).clamp(max=1)
+    """,
+    says=["the norm of all numbers"],
 )
 right(
-    "shifted by a deque",
+    "by cond",
     """
-    from collections import deque
-
-
-    def around(link, own):
-        came = deque([own])
-        for _ in range(1, link.world):
-            link.send(came[0])
-            came.appendleft(link.receive(own))
-        came.rotate(link.rank + 1)
-        return list(came)
+    def limited(x, limit):
+        norm = x.norm()
+        return torch.cond(norm > limit, lambda x: x * (limit / x.norm()), lambda x: x.clone(), (x,))
     """,
-)
-
-# Task 2 · The first half of the ring
-
-wrong, right = LAB.task("scatter")
-
-wrong("adds where it sends", ("(0, 1)", "(0, 0)"), says=["by hand"])
-wrong("all the same chunk", ("link.rank - step", "-step"), says=["by hand"])
-wrong(
-    "beside the vector",
-    ("incoming += link.receive(like=incoming)", "incoming = incoming + link.receive(like=incoming)"),
-    says=["by hand"],
-)
-wrong(
-    "by summing whole vectors",
-    """
-    def reduce_scatter(link, vector: Tensor) -> Tensor:
-        vector.copy_(torch.stack(around(link, vector.clone())).sum(0))
-        chunks = vector.tensor_split(link.world)
-        return chunks[(link.rank + 1) % link.world]
-        for step in range(link.world - 1):
-            outgoing, incoming = (chunks[(link.rank - step - shift) % link.world] for shift in (0, 1))
-            link.send(outgoing)
-            incoming += link.receive(like=incoming)
-        return chunks[(link.rank + 1) % link.world]
-    """,
-    says=["each is one chunk"],
-)
-wrong(
-    "chunks by split",
-    ("vector.tensor_split(link.world)", "vector.split(-(-len(vector) // link.world))"),
-    says=["tensor_split"],
-)
-wrong("one step too many", ("link.world - 1", "link.world"), says=["modulo K"])
-wrong(
-    "receives first",
-    (
-        """
-        link.send(outgoing)
-        incoming += link.receive(like=incoming)
-        """,
-        """
-        incoming += link.receive(like=incoming)
-        link.send(outgoing)
-        """,
-    ),
-    says=["never comes", "send first"],
-)
-wrong(
-    "replaces",
-    ("incoming += link.receive(like=incoming)", "incoming.copy_(link.receive(like=incoming))"),
-    says=["adds its own"],
-)
-wrong(
-    "returns a copy",
-    ("chunks[(link.rank + 1) % link.world]", "chunks[(link.rank + 1) % link.world].clone()"),
-    says=["they are views of the vector"],
-)
-wrong("returns its own chunk", ("(link.rank + 1) % link.world", "link.rank"), says=["by hand"])
-right(
-    "with views by hand",
-    """
-    def bounds(length, world, chunk):
-        small, larger = divmod(length, world)
-        start = chunk * small + min(chunk, larger)
-        return slice(start, start + small + (chunk < larger))
-
-
-    def reduce_scatter(link, vector):
-        chunk = link.rank
-        for _ in range(1, link.world):
-            link.send(vector[bounds(len(vector), link.world, chunk)])
-            chunk = chunk - 1 if chunk > 0 else link.world - 1
-            part = vector[bounds(len(vector), link.world, chunk)]
-            torch.add(link.receive(part), part, out=part)
-        return vector[bounds(len(vector), link.world, chunk)]
-    """,
-)
-
-# Task 3 · The ring
-
-wrong, right = LAB.task("reduce")
-
-wrong(
-    "adds in the second half",
-    ("incoming.copy_(link.receive(like=incoming))", "incoming += link.receive(like=incoming)"),
-    says=["copy it and do not add"],
-)
-wrong(
-    "averages",
-    ("reduce_scatter(link, vector)", "reduce_scatter(link, vector)\nvector //= link.world"),
-    says=["by hand"],
-)
-wrong("begins with its own chunk", ("link.rank + shift - step", "link.rank + shift - step - 1"), says=["by hand"])
-wrong(
-    "beside the vector",
-    ("incoming.copy_(link.receive(like=incoming))", "incoming = link.receive(like=incoming)"),
-    says=["in place"],
-)
-wrong(
-    "each in its own order",
-    (
-        "reduce_scatter(link, vector)",
-        """
-        pieces = around(link, vector.clone())
-        total = pieces[link.rank]
-        for shift in range(1, link.world):
-            total = total + pieces[(link.rank + shift) % link.world]
-        vector.copy_(total)
-        return
-        """,
-    ),
-    says=["of a chunk each"],
-)
-wrong("first half only", ("link.world - 1", "0"), says=["second half"])
-wrong("one step too many", ("link.world - 1", "link.world"), says=["K − 1 while copying"])
-wrong(
-    "returns the sum instead",
-    ("reduce_scatter(link, vector)", "vector = vector.clone()\nreduce_scatter(link, vector)"),
-    says=["in place"],
-)
-wrong(
-    "whole vectors around",
-    (
-        "reduce_scatter(link, vector)",
-        """
-        vector.copy_(torch.stack(around(link, vector.clone())).sum(0))
-        return
-        """,
-    ),
-    says=["of a chunk each"],
 )
 right(
-    "in one loop",
+    "by where twice",
     """
-    def all_reduce(link, vector):
-        K = link.world
-        chunks = list(torch.tensor_split(vector, K))
-        for step in range(2 * K - 2):
-            link.send(chunks[link.rank - step % K])
-            mine = chunks[(link.rank - step - 1) % K]
-            mine *= step < K - 1
-            mine += link.receive(torch.empty_like(mine))
+    def limited(x, limit):
+        norm = x.norm()
+        above = norm > limit
+        safe = torch.where(above, norm, torch.ones_like(norm))
+        return torch.where(above, x * limit / safe, x)
     """,
 )
 
-# Task 4 · From rank 0 to all
+# Task 3 · Four breaks in a model
 
-wrong, right = LAB.task("broadcast")
+wrong, right = LAB.task("reader")
 
 wrong(
-    "everybody sends its own",
-    """
-    def broadcast(link, tensors: list[Tensor]) -> None:
-        with torch.no_grad():
-            for tensor in tensors:
-                if link.rank < link.world - 1:
-                    link.send(tensor)
-                if link.rank > 0:
-                    tensor.copy_(link.receive(like=tensor))
-    """,
-    says=["pass on what you received"],
-)
-wrong("freezes", ("tensor.copy_", "tensor.requires_grad_(False).copy_"), says=["leaf with gradients"])
-wrong(
-    "last one sends too",
-    ("link.rank < link.world - 1", "link.world > 1"),
-    says=["messages left unread", "the last rank receives only"],
-)
-wrong(
-    "leaves out whole numbers",
-    ("for tensor in tensors:", "for tensor in (t for t in tensors if t.is_floating_point()):"),
-    says=["one message for each tensor"],
-)
-wrong(
-    "mean of all",
+    "a list of notes",
     (
-        "if link.rank > 0:",
+        'self.register_buffer("bad", torch.zeros((), dtype=torch.long))',
         """
-        if link.world > 1:
-            mean = torch.stack(around(link, tensor.detach().double())).mean(0)
-            tensor.copy_(mean)
-            continue
-        if link.rank > 0:
+        self.register_buffer("bad", torch.zeros((), dtype=torch.long))
+        self.sizes = []
         """,
     ),
-    says=["rank 0's"],
-)
-wrong(
-    "other tensors",
-    ("tensor.copy_(link.receive(like=tensor))", "tensor = link.receive(like=tensor)"),
-    says=["in place"],
-)
-wrong("rank 0 receives too", ("link.rank > 0", "link.world > 1"), says=["never comes", "rank 0 sends only"])
-wrong("stops at rank 1", ("link.rank < link.world - 1", "link.rank == 0 and link.world > 1"), says=["never comes"])
-wrong("with gradients", ("with torch.no_grad():", "if True:"), says=["inside torch.no_grad()"])
-right(
-    "rank by rank",
-    """
-    @torch.no_grad()
-    def broadcast(link, tensors):
-        first, last = link.rank == 0, link.rank + 1 == link.world
-        if not first:
-            for tensor in tensors:
-                tensor.set_(tensor.clone()) if False else tensor.data.copy_(link.receive(tensor))
-                if not last:
-                    link.send(tensor.data)
-        elif not last:
-            for tensor in tensors:
-                link.send(tensor)
-    """,
-)
-
-# Task 5 · Buckets
-
-wrong, right = LAB.task("buckets")
-
-wrong("an empty one at the end", ("[places] * bool(places)", "[places]"), says=["by hand"])
-wrong("any capacity", ("capacity < 1", "False"), says=["ValueError"])
-wrong(
-    "closes before it is full",
+    ("self.bad += x.isnan().any()", "self.sizes.append(len(x))\nself.bad += x.isnan().any()"),
     (
-        "sum(sizes[place] for place in places) >= capacity",
-        "sum(sizes[place] for place in places) + (sizes[place - 1] if place else 0) > capacity",
-    ),
-    says=["by hand"],
-)
-wrong("counts parameters", ("sum(sizes[place] for place in places)", "len(places)"), says=["by hand"])
-wrong("from the first", ("reversed(range(len(sizes)))", "range(len(sizes))"), says=["by hand"])
-wrong("leaves out the rest", ("full + [places] * bool(places)", "full"), says=["is a bucket all the same"])
-wrong(
-    "more than the capacity",
-    ("sum(sizes[place] for place in places) >= capacity", "sum(sizes[place] for place in places) > capacity"),
-    says=["exactly the capacity"],
-)
-wrong(
-    "sizes for places",
-    (
-        "full + [places] * bool(places)",
-        "[[sizes[place] for place in group] for group in full + [places] * bool(places)]",
-    ),
-    says=["by hand"],
-)
-right(
-    "recursive",
-    """
-    def buckets(sizes, capacity):
-        if capacity < 1:
-            raise ValueError(f"no room in a bucket of {capacity}")
-        if not sizes:
-            return []
-        places, held = [], 0
-        while sizes and held < capacity:
-            held += sizes[-1]
-            places.append(len(sizes) - 1)
-            sizes = sizes[:-1]
-        return [places, *buckets(sizes, capacity)]
-    """,
-)
-
-# Task 6 · A data-parallel model
-
-wrong, right = LAB.task("parallel")
-
-wrong(
-    "after the backward",
-    (
-        "for number, places in enumerate(buckets([p.numel() for p in trained], capacity)):",
         """
-        if True:
-            whole = [
-                [trained[place] for place in places] for places in buckets([p.numel() for p in trained], capacity)
+        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
+        return self.outer(means)
+        """,
+        "return self.outer(torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None])",
+    ),
+    says=["at most 2 graphs"],
+)
+wrong(
+    "a loop over the texts",
+    (
+        """
+        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
+        """,
+        """
+        place = torch.arange(x.shape[1], device=x.device)
+        means = torch.stack([(h[i] * (place < lengths[i])[:, None]).sum(0) / lengths[i] for i in range(len(x))])
+        """,
+    ),
+    says=["at most 2 graphs"],
+)
+wrong("always divided", ("torch.where(top > 0.5, top, 1.0)", "top"), says=["if that is above one half"])
+wrong(
+    "as found",
+    """
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 3)
+            self.register_buffer("bad", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x, lengths):
+            print(f"{len(x)} texts", end="; ")
+            if x.isnan().any():
+                self.bad += 1
+                x = torch.where(x.isnan(), 0.0, x)
+            h = self.inner(x).tanh()
+            top = h.abs().max().item()
+            h = h / top if top > 0.5 else h
+            means = [row[:length].mean(0) for row, length in zip(h, lengths.tolist(), strict=True)]
+            return self.outer(torch.stack(means))
+    """,
+    says=["this line still breaks the graph"],
+)
+wrong(
+    "bad after the cure",
+    (
+        """
+        self.bad += x.isnan().any()
+        x = torch.where(x.isnan(), 0.0, x)
+        """,
+        """
+        x = torch.where(x.isnan(), 0.0, x)
+        self.bad += x.isnan().any()
+        """,
+    ),
+    says=["before the NaN are replaced"],
+)
+wrong("bad counts numbers", ("x.isnan().any", "x.isnan().sum"), says=["1 a batch"])
+wrong("check left out", ("self.bad += x.isnan().any()", ""), says=["bad counts the batches"])
+wrong(
+    "clamped at a half", ("torch.where(top > 0.5, top, 1.0)", "top.clamp(min=0.5)"), says=["if that is above one half"]
+)
+wrong(
+    "disabled",
+    (
+        "def forward(self, x: Tensor, lengths: Tensor) -> Tensor:",
+        """
+        @torch.compiler.disable
+        def forward(self, x, lengths):
+        """,
+    ),
+    (
+        """
+        means = torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]
+        return self.outer(means)
+        """,
+        "return self.outer(torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None])",
+    ),
+    says=["this line still breaks the graph"],
+)
+wrong(
+    "mean over all places",
+    ("torch.where(real[..., None], h, 0.0).sum(1) / lengths[:, None]", "torch.where(real[..., None], h, 0.0).mean(1)"),
+    says=["the first lengths[i] places"],
+)
+wrong("nan left in", ("x = torch.where(x.isnan(), 0.0, x)", ""), says=["after dividing by the largest size"])
+wrong(
+    "number left in",
+    ("h.detach().abs().max", "h.abs().max().item"),
+    ("h / torch.where(top > 0.5, top, 1.0)", "h / top if top > 0.5 else h"),
+    says=["this line still breaks the graph"],
+)
+wrong("top not detached", ("h.detach()", "h"), says=["cut the largest size off from the graph"])
+wrong(
+    "top of each text",
+    ("h.detach().abs().max()", "h.detach().abs().amax((1, 2), keepdim=True)"),
+    says=["the largest size of *all* places"],
+)
+right(
+    "by a product of masks",
+    """
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 3)
+            self.register_buffer("bad", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x, lengths):
+            self.bad = self.bad + x.isnan().any().long()
+            h = self.inner(x.masked_fill(x.isnan(), 0)).tanh()
+            with torch.no_grad():
+                top = h.abs().amax()
+                factor = 1 / torch.where(top > 0.5, top, torch.ones_like(top))
+            weights = (torch.arange(x.size(1), device=x.device)[None] < lengths[:, None]).to(h.dtype) / lengths[
+                :, None
             ]
-            arrived = []
-
-            def late(p):
-                arrived.append(p)
-                if len(arrived) < len(trained):
-                    return
-                arrived.clear()
-                for number, bucket in enumerate(whole):
-                    vector = torch.cat([p.grad.flatten() for p in bucket])
-                    all_reduce(link, vector)
-                    for p, piece in zip(bucket, (vector / link.world).split([p.numel() for p in bucket])):
-                        p.grad.copy_(piece.view_as(p))
-                    log.append(number)
-
-            for p in trained:
-                p.register_post_accumulate_grad_hook(late)
-            return log
-        for number, places in enumerate(buckets([p.numel() for p in trained], capacity)):
-        """,
-    ),
-    says=["inside the hook"],
-)
-wrong(
-    "before it is accumulated",
-    (
-        "p.register_post_accumulate_grad_hook(hook)",
-        "p.register_hook(lambda g, p=p: hook(p) if p.grad is not None else arrived.append(p))",
-    ),
-    says=["put back into p.grad"],
-)
-wrong(
-    "buffers stay apart",
-    ("[*model.parameters(), *model.buffers()]", "[*model.parameters()]"),
-    says=["Parameters and buffers"],
-)
-wrong("capacity in parameters", ("[p.numel() for p in trained]", "[p.shape[0] for p in trained]"), says=["by numel()"])
-wrong(
-    "each by itself",
-    ("buckets([p.numel() for p in trained], capacity)", "buckets([p.numel() for p in trained], 1)"),
-    says=["buckets are those of buckets"],
-)
-wrong("first backward only", ("arrived.clear()", ""), says=["begin to count anew"])
-wrong(
-    "frozen fill buckets",
-    ("[p for p in model.parameters() if p.requires_grad]", "list(model.parameters())"),
-    ("for p in bucket:", "for p in (p for p in bucket if p.requires_grad):"),
-    says=["leave frozen ones out"],
-)
-wrong("logs the places", ("log.append(number)", "log.append(len(bucket))"), says=["bucket 0 in the log"])
-wrong(
-    "not put back", ("p.grad.copy_(piece.view_as(p))", "p.averaged = piece.view_as(p)"), says=["put back into p.grad"]
-)
-wrong(
-    "one bucket for all",
-    ("buckets([p.numel() for p in trained], capacity)", "buckets([p.numel() for p in trained], 10**9)"),
-    says=["buckets are those of buckets"],
-)
-wrong(
-    "one count for all buckets",
-    ("log = []", "log, shared = [], []"),
-    ("arrived = []", "arrived = shared"),
-    says=["counts its own Parameters"],
-)
-wrong(
-    "one message for each parameter",
-    (
-        """
-        vector = torch.cat([p.grad.flatten() for p in bucket])
-        all_reduce(link, vector)
-        for p, piece in zip(bucket, (vector / link.world).split([p.numel() for p in bucket]), strict=True):
-            p.grad.copy_(piece.view_as(p))
-        """,
-        """
-        for p in bucket:
-            vector = p.grad.flatten().clone()
-            all_reduce(link, vector)
-            p.grad.copy_(vector.view_as(p) / link.world)
-        """,
-    ),
-    says=["of all its gradients in one vector"],
-)
-wrong(
-    "put back in the order of the model",
-    (
-        "zip(bucket, (vector / link.world).split([p.numel() for p in bucket]), strict=True)",
-        "zip(bucket[::-1], (vector / link.world).split([p.numel() for p in bucket[::-1]]))",
-    ),
-    says=["its own Parameter"],
-)
-wrong("sums", ("vector / link.world", "vector"), says=["divided by 2"])
-wrong(
-    "trained only broadcast",
-    (
-        "[*model.parameters(), *model.buffers()]",
-        "[p for p in model.parameters() if p.requires_grad] + list(model.buffers())",
-    ),
-    says=["frozen Parameters too"],
-)
-wrong("without broadcast", ("broadcast(link, [*model.parameters(), *model.buffers()])", ""), says=["rank 0's weight"])
-right(
-    "views into the bucket",
-    """
-    def data_parallel(link, model, capacity):
-        everything = list(model.parameters()) + list(model.buffers())
-        broadcast(link, everything)
-        trained = [p for p in model.parameters() if p.requires_grad]
-        log, home, missing, groups = [], {}, {}, {}
-        for number, places in enumerate(buckets([p.numel() for p in trained], capacity)):
-            groups[number] = places
-            missing[number] = set(places)
-            for place in places:
-                home[place] = number
-
-        def ready(place):
-            number = home[place]
-            missing[number].discard(place)
-            if missing[number]:
-                return
-            missing[number] = set(groups[number])
-            flat = torch.nn.utils.parameters_to_vector([trained[i].grad for i in groups[number]]).clone()
-            flat /= link.world
-            all_reduce(link, flat)
-            start = 0
-            for i in groups[number]:
-                end = start + trained[i].numel()
-                trained[i].grad = flat[start:end].reshape(trained[i].shape)
-                start = end
-            log.append(number)
-
-        for place, p in enumerate(trained):
-            p.register_post_accumulate_grad_hook(lambda _, place=place: ready(place))
-        return log
+            return self.outer(torch.einsum("bt,btd->bd", weights, h * factor))
     """,
 )
 
-# Task 7 · The same run on any number of ranks
+# Task 4 · From eleven graphs to three
 
-wrong, right = LAB.task("train")
+wrong, right = LAB.task("loop")
 
 wrong(
-    "deals the data in its order",
-    ("order.split", "torch.arange(len(order), device=order.device).split"),
-    says=["indices into x and y"],
-)
-wrong("divides by the full batch", ("y[rows].numel()", "(batch * y.shape[1])"), says=["a last batch of one example"])
-wrong(
-    "drops the last batch",
-    (
-        "share = rows[link.rank :: link.world]",
-        """
-        if len(rows) < batch:
-            break
-        share = rows[link.rank :: link.world]
-        """,
-    ),
-    says=["one example"],
-)
-wrong("examples only", ("y[rows].numel()", "len(rows)"), says=["examples and outputs"])
-wrong(
-    "forgets the ranks",
-    ("(model(x[share]) - y[share]).square().sum() * link.world", "(model(x[share]) - y[share]).square().sum()"),
-    says=["times K"],
-)
-wrong("gradients pile up", ("p.grad = None", ""), says=["gradients away after each step"])
-wrong("its own loss", ("all_reduce(link, total)", "total *= link.world"), says=["the whole batch's"])
-wrong(
-    "loss after the step",
-    (
-        """
-        total = loss.detach().view(1).clone()
-        all_reduce(link, total)
-        losses.append(total.item() / link.world)
-        """,
-        "",
-    ),
-    (
-        "return losses",
-        """
-                loss = (model(x[share]) - y[share]).square().sum() * link.world / y[rows].numel()
-            total = loss.detach().view(1).clone()
-            all_reduce(link, total)
-            losses.append(total.item() / link.world)
-        return losses
-        """,
-    ),
-    says=["before the step"],
-)
-wrong(
-    "mean of the share",
-    (
-        "(model(x[share]) - y[share]).square().sum() * link.world / y[rows].numel()",
-        "(model(x[share]) - y[share]).square().mean()",
-    ),
-    says=["no example weighs more"],
-)
-wrong("not made parallel", ("data_parallel(link, model, capacity)", ""), says=["rank 0's weights at the start"])
-wrong(
-    "parallel in every batch",
-    ("data_parallel(link, model, capacity)", ""),
-    (
-        "share = rows[link.rank :: link.world]",
-        """
-        data_parallel(link, model, capacity)
-        share = rows[link.rank :: link.world]
-        """,
-    ),
-    says=["once, before the first batch"],
-)
-wrong("returns tensors", ("total.item()", "total[0]"), says=["plain numbers"])
-wrong(
-    "shares in one piece",
-    ("rows[link.rank :: link.world]", "rows.tensor_split(link.world)[link.rank]"),
-    says=["rows[rank::K]"],
-)
-wrong(
-    "skips an empty share",
-    (
-        "share = rows[link.rank :: link.world]",
-        """
-        share = rows[link.rank :: link.world]
-        if not len(share):
-            continue
-        """,
-    ),
-    says=["also with an empty share"],
-)
-wrong("sum of the losses", ("total.item() / link.world", "total.item()"), says=["the mean over the ranks"])
-wrong(
-    "whole batch everywhere",
-    ("rows[link.rank :: link.world]", "rows"),
-    ("(model(x[share]) - y[share]).square().sum() * link.world", "(model(x[share]) - y[share]).square().sum()"),
-    says=["its own share"],
-)
-wrong("wrong way up", ("p -= lr * p.grad", "p += lr * p.grad"), says=["noted before the step"])
-right(
-    "share by blocks of weights",
+    "as found",
     """
-    def train(link, model, x, y, order, batch, lr, capacity):
-        data_parallel(link, model, capacity)
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-        losses = []
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
-            mine = torch.arange(len(rows), device=rows.device) % link.world == link.rank
-            errors = F.mse_loss(model(x[rows[mine]]), y[rows[mine]], reduction="none").flatten()
-            loss = torch.cat([errors, errors.new_zeros(1)]).sum() / (len(rows) * y.shape[1])
-            whole = sum(each.item() for each in around(link, loss.detach()))
-            losses.append(whole)
-            optimizer.zero_grad()
-            (link.world * loss).backward()
-            optimizer.step()
-        return losses
+    def train(model, optimizer, batches, held_out, epochs: int, compile) -> dict:
+        rows = []
+
+        def loss_of(x, y, phase):
+            rows.append(len(x))
+            loss = F.cross_entropy(model(x.float()), y)
+            return loss.detach() if "valid" in phase else loss
+
+        loss_of = compile(loss_of)
+
+        def validate(phase, without_gradients) -> float:
+            model.eval()
+            total = count = 0
+            with without_gradients():
+                for x, y in held_out:
+                    total += loss_of(x, y, phase).item() * len(y)
+                    count += len(y)
+            return total / count
+
+        history = {"train": [], "valid": [], "rows": rows}
+        for epoch in range(epochs):
+            model.train()
+            total = count = 0
+            for x, y in batches:
+                optimizer.zero_grad()
+                loss = loss_of(x, y, f"train {epoch}")
+                loss.backward()
+                optimizer.step()
+                total += loss.item() * len(y)
+                count += len(y)
+            history["train"].append(total / count)
+            history["valid"].append(validate(f"valid {epoch}", torch.no_grad))
+        history["final"] = validate("final valid", torch.inference_mode)
+        return history
     """,
+    says=["One more at every call"],
 )
+wrong(
+    "final reused",
+    ('history["final"] = validate()', 'history["final"] = history["valid"][-1]'),
+    says=["rows has one number for each batch"],
+)
+wrong(
+    "inference mode at the end",
+    ("def validate() -> float:", "def validate(off=torch.no_grad) -> float:"),
+    ("with torch.no_grad():", "with off():"),
+    ('history["final"] = validate()', 'history["final"] = validate(torch.inference_mode)'),
+    says=["inference_mode is not no_grad"],
+)
+wrong(
+    "last batch left out",
+    ("for x, y in batches:", "for x, y in [pair for pair in batches if len(pair[1]) == len(batches[0][1])]:"),
+    says=["rows has one number for each batch"],
+)
+wrong(
+    "list left in",
+    (
+        "loss_of = compile(lambda x, y: F.cross_entropy(model(x), y))",
+        """
+        def loss_of(x, y):
+            rows.append(len(x))
+            return F.cross_entropy(model(x), y)
 
-# Task 8 · Are we still the same?
-
-wrong, right = LAB.task("drifted")
-
-wrong(
-    "compares the means",
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    ("torch.equal(first, other)", "(first.double().mean() - other.double().mean()).abs() < 1e-4"),
-    says=["differs by one bit"],
-)
-wrong("compares values", ("tensor.reshape(-1).view(torch.uint8)", "tensor"), says=["view(torch.uint8)"])
-wrong(
-    "compares with its own by allclose",
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    ("torch.equal", "torch.allclose"),
-    says=["one bit"],
-)
-wrong(
-    "left neighbour only",
-    """
-    def drifted(link, model: nn.Module) -> list[str]:
-        names = []
-        for name, tensor in model.state_dict().items():
-            everyones = around(link, tensor)
-            if not torch.equal(everyones[link.rank], everyones[link.rank - 1]):
-                names.append(name)
-        return names
-    """,
-    says=["every rank says so"],
+        loss_of = compile(loss_of)
+        """,
+    ),
+    (
+        """
+        for x, y in held_out:
+            rows.append(len(x))
+        """,
+        "for x, y in held_out:",
+    ),
+    (
+        """
+        for x, y in batches:
+            rows.append(len(x))
+        """,
+        "for x, y in batches:",
+    ),
+    says=["One more at every call"],
 )
 wrong(
-    "mends what it finds",
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    ("names.append(name)", "names.append(name)\ntensor.copy_(first)"),
-    says=["only look"],
+    "mean of means",
+    (
+        """
+        total += loss.item() * len(y)
+        count += len(y)
+        """,
+        """
+        total += loss.item()
+        count += 1
+        """,
+    ),
+    says=["means over examples, not over batches"],
 )
 wrong(
-    "only rank 0 says so",
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    ("return names", "return names if link.rank == 0 else []"),
-    says=["every rank says so"],
+    "names left in",
+    (
+        "lambda x, y: F.cross_entropy(model(x), y)",
+        "lambda x, y, name: F.cross_entropy(model(x), y) * (1 if name else 0)",
+    ),
+    ("loss_of(x.float(), y)", 'loss_of(x.float(), y, f"valid {len(rows)}")'),
+    ("for _ in range(epochs):", "for epoch in range(epochs):"),
+    ("loss_of(x, y)", 'loss_of(x, y, f"train {epoch}")'),
+    says=["a string changes"],
+)
+wrong("no eval", ("model.eval()", ""), says=["model.eval() for each validation"])
+wrong(
+    "train once",
+    (
+        """
+        for _ in range(epochs):
+            model.train()
+        """,
+        """
+        model.train()
+        for _ in range(epochs):
+        """,
+    ),
+    says=["model.train() after it"],
 )
 wrong(
-    "parameters only",
-    ("model.state_dict().items", "model.named_parameters"),
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    says=["buffers are in the state dict"],
-)
-wrong(
-    "stops at the first",
-    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
-    ("names.append(name)", "names.append(name)\nbreak"),
-    says=["two names"],
+    "validation goes around",
+    ("loss_of(x.float(), y)", "F.cross_entropy(model(x.float()), y)"),
+    says=["send every batch through what compile returned"],
 )
 right(
-    "by bytes",
+    "compiles the model",
     """
-    def drifted(link, model):
-        found = []
-        for name, tensor in model.state_dict().items():
-            raw = tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
-            if len({bytes(each.cpu().tolist()) for each in around(link, raw)}) > 1:
-                found.append(name)
-        return found
+    def train(model, optimizer, batches, held_out, epochs, compile):
+        forward, rows = compile(model), []
+
+        def through(pairs):
+            losses = []
+            for x, y in pairs:
+                rows.append(x.shape[0])
+                optimizer.zero_grad(set_to_none=True)
+                loss = F.cross_entropy(forward(x.to(torch.float32)), y, reduction="none")
+                if model.training:
+                    loss.mean().backward()
+                    optimizer.step()
+                losses.append(loss.detach())
+            return torch.cat(losses).mean().item()
+
+        result = {"train": [], "valid": []}
+        for _ in range(epochs):
+            result["train"].append(through(batches) if model.train() else None)
+            with torch.no_grad():
+                result["valid"].append(through(held_out) if model.eval() else None)
+        with torch.no_grad():
+            result["final"] = through(held_out)
+        return {**result, "rows": rows}
     """,
+)
+right(
+    "sizes marked beforehand",
+    (
+        "optimizer.zero_grad()",
+        """
+        optimizer.zero_grad()
+        torch._dynamo.maybe_mark_dynamic(x, 0)
+        torch._dynamo.maybe_mark_dynamic(y, 0)
+        """,
+    ),
+)
+
+# Task 5 · Which half is at fault?
+
+wrong, right = LAB.task("fault")
+
+wrong("absolute", ("rounding * b.norm()", "rounding"), says=["Each tensor is compared with its own norm"])
+wrong(
+    "all tensors in one",
+    (
+        "if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):",
+        """
+        if (
+            len(tensors) != len(plain)
+            or [a.shape for a in tensors] != [b.shape for b in plain]
+            or not alike(torch.cat([a.flatten() for a in tensors]), torch.cat([b.flatten() for b in plain]))
+        ):
+        """,
+    ),
+    says=["Each tensor is compared with its own norm"],
+)
+wrong(
+    "every nan is a fault",
+    ("finite | (a == b) | (a.isnan() & b.isnan())", "finite | (a == b)"),
+    says=["excused only where the compiled one has the same"],
+)
+wrong("exceptions come through", ("Exception", "ZeroDivisionError"), says=["catch the exception"])
+wrong(
+    "infinities of any sign",
+    ("finite | (a == b)", "finite | (a.isinf() & b.isinf())"),
+    says=["excused only where the compiled one has the same"],
+)
+wrong(
+    "nan excused anywhere",
+    ("a.isnan() & b.isnan()", "b.isnan()"),
+    says=["excused only where the compiled one has the same"],
+)
+wrong(
+    "nan passes",
+    """
+    def stage_at_fault(step, backends, rounding=1e-5):
+        plain = step(lambda function: function)
+        for name, backend in backends.items():
+            torch.compiler.reset()
+            try:
+                tensors = step(lambda function, backend=backend: torch.compile(function, backend=backend))
+            except Exception:
+                return name
+            if len(tensors) != len(plain):
+                return name
+            for a, b in zip(tensors, plain):
+                if a.shape != b.shape or (a - b).norm() > rounding * b.norm():
+                    return name
+        return None
+    """,
+    says=["every comparison with NaN is False"],
+)
+wrong(
+    "outputs only",
+    (
+        "len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True))",
+        "not alike(tensors[0], plain[0])",
+    ),
+    says=["compare gradients too"],
+)
+wrong(
+    "shapes broadcast",
+    (
+        """
+        if a.shape != b.shape:
+            return False
+        """,
+        "a, b = torch.broadcast_tensors(a, b)",
+    ),
+    says=["shapes and numbers of tensors count"],
+)
+wrong(
+    "to the bit",
+    ("bool((a - b).norm() <= rounding * b.norm())", "torch.equal(a, b)"),
+    says=["reset before each backend"],
+)
+wrong(
+    "without reset",
+    """
+    def stage_at_fault(step, backends: dict, rounding: float = 1e-5) -> str | None:
+        def alike(a: Tensor, b: Tensor) -> bool:
+            if a.shape != b.shape:
+                return False
+            finite = a.isfinite() & b.isfinite()
+            if not (finite | (a == b) | (a.isnan() & b.isnan())).all():
+                return False
+            a, b = a[finite].double(), b[finite].double()
+            return bool((a - b).norm() <= rounding * b.norm())
+
+        torch.compiler.reset()
+        plain = step(lambda function: function)
+        for name, backend in backends.items():
+            try:
+                tensors = step(lambda function, backend=backend: torch.compile(function, backend=backend))
+            except Exception:
+                return name
+            if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):
+                return name
+        return None
+    """,
+    says=["reset before each backend"],
+)
+right(
+    "by torchs testing",
+    """
+    def stage_at_fault(step, backends, rounding=1e-5):
+        def wrong(got, want):
+            if got.shape != want.shape:
+                return True
+            odd = ~(got.isfinite() & want.isfinite())
+            if not torch.equal(torch.nan_to_num(got[odd], 7.0), torch.nan_to_num(want[odd], 7.0)):
+                return True
+            if not torch.equal(got[odd].isnan(), want[odd].isnan()):
+                return True
+            distance = torch.linalg.vector_norm(torch.where(odd, 0, got - want).double())
+            return not distance <= rounding * torch.linalg.vector_norm(torch.where(odd, 0, want).double())
+
+        plain = step(lambda function: function)
+        for name in backends:
+            torch._dynamo.reset()
+
+            def compiler(function, name=name):
+                return torch.compile(function, backend=backends[name])
+
+            try:
+                found = step(compiler)
+            except Exception:
+                return name
+            if len(found) != len(plain) or any(map(wrong, found, plain)):
+                return name
+    """,
+)
+
+# Task 6 · A file that needs no class
+
+wrong, right = LAB.task("freeze")
+
+wrong(
+    "eval before it looks",
+    """
+    def freeze(model: nn.Module, example: tuple, file, ranges: tuple) -> None:
+        dims, sizes = {}, {}
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        for tensor, free in zip(example, ranges, strict=True):
+            for axis, (name, least, most) in free.items():
+                size = tensor.shape[axis]
+                if size < 2 or not least <= size <= most:
+                    raise ValueError(f"{name} is {size} in the example: at least 2, and from {least} to {most}")
+                if sizes.setdefault(name, size) != size:
+                    raise ValueError(f"{name} is {sizes[name]} and {size} in the example: one name, one size")
+                dims.setdefault(name, Dim(name, min=least, max=most))
+        shapes = tuple({axis: dims[name] for axis, (name, _, _) in free.items()} for free in ranges)
+        try:
+            program = torch.export.export(model, example, dynamic_shapes=shapes)
+        finally:
+            for module, training in modes:
+                module.training = training
+        torch.export.save(program, file)
+    """,
+    says=["a refused example changes nothing"],
+)
+wrong(
+    "everything frozen",
+    ("torch.export.export(model, example, dynamic_shapes=shapes)", "torch.export.export(model, example)"),
+    says=["no file that can be loaded and called"],
+)
+wrong("in training mode", ("model.eval()", ""), says=["model.eval() comes before the export"])
+wrong(
+    "left in eval",
+    (
+        """
+        for module, training in modes:
+            module.training = training
+        """,
+        "pass",
+    ),
+    says=["the modes after freeze"],
+)
+wrong(
+    "modes by train",
+    (
+        """
+        for module, training in modes:
+            module.training = training
+        """,
+        "model.train()",
+    ),
+    says=["the modes after freeze"],
+)
+wrong(
+    "ones pass",
+    ("size < 2 or not least <= size <= most", "not least <= size <= most"),
+    says=["a short ValueError that names"],
+)
+wrong("ranges without ends", ("Dim(name, min=least, max=most)", "Dim(name)"), says=["65 texts, 257 tokens"])
+wrong(
+    "returns the program",
+    ("torch.export.save(program, file)", "torch.export.save(program, file)\nreturn str(file)"),
+    says=["the file is the result"],
+)
+wrong(
+    "saves the weights",
+    ("torch.export.save(program, file)", "torch.save(model.state_dict(), file)"),
+    says=["no file that can be loaded and called"],
+)
+wrong(
+    "torch judges the example",
+    ("size < 2 or not least <= size <= most", "False"),
+    says=["a short ValueError that names"],
+)
+wrong(
+    "two dims of one name",
+    (
+        "({axis: dims[name] for axis, (name, _, _) in free.items()} for free in ranges)",
+        """
+        (
+            {axis: Dim(f"{name}{i}", min=least, max=most) for axis, (name, least, most) in free.items()}
+            for i, free in enumerate(ranges)
+        )
+        """,
+    ),
+    says=["the same Dim"],
+)
+wrong("two sizes pass", ("sizes.setdefault(name, size) != size", "False"), says=["a short ValueError that names"])
+right(
+    "on a copy",
+    """
+    import copy
+
+
+    def freeze(model, example, file, ranges):
+        found = {}
+        for tensor, free in zip(example, ranges):
+            for axis, (name, least, most) in free.items():
+                found.setdefault(name, set()).add((tensor.shape[axis], least, most))
+        for name, kinds in found.items():
+            if len(kinds) > 1:
+                raise ValueError(f"{name} has more than one size")
+            ((size, least, most),) = kinds
+            if size in (0, 1) or size < least or size > most:
+                raise ValueError(f"{name}: {size}")
+        dims = {name: Dim(name, min=least, max=most) for name, ((_, least, most),) in found.items()}
+        shapes = [{axis: dims[triple[0]] for axis, triple in free.items()} for free in ranges]
+        torch.export.save(torch.export.export(copy.deepcopy(model).eval(), example, dynamic_shapes=shapes), file)
+    """,
+)
+
+# Task 7 · In another process
+
+wrong, right = LAB.task("elsewhere")
+
+wrong("first line of stderr", ("-1", "0"), says=["raise with the last line"])
+wrong(
+    "first load only",
+    (
+        'torch.save([model(*load) for load in torch.load("loads.pt")], "outputs.pt")',
+        'torch.save([model(*torch.load("loads.pt")[0])], "outputs.pt")',
+    ),
+    says=["one output for each load"],
+)
+wrong(
+    "in this process",
+    """
+    def elsewhere(file, loads):
+        model = torch.export.load(file).module()
+        with torch.no_grad():
+            return [model(*load) for load in loads]
+    """,
+    says=["it is called by the program in the string"],
+)
+wrong(
+    "relative path",
+    (
+        "model = torch.export.load({str(Path(file).resolve())!r}).module()",
+        "model = torch.export.load({str(file)!r}).module()",
+    ),
+    says=["Path(file).resolve()"],
+)
+wrong("returncode not looked at", ("if done.returncode:", "if False:"), says=["look at the returncode"])
+right(
+    "through the pipes",
+    r'''
+    import io
+
+    PROGRAM = """
+    import io, sys, torch
+    program = torch.export.load(sys.argv[1]).module()
+    loads = torch.load(io.BytesIO(sys.stdin.buffer.read()))
+    with torch.inference_mode():
+        outputs = [program(*load).clone() for load in loads]
+    torch.save(outputs, sys.stdout.buffer)
+    """
+
+
+    def elsewhere(file, loads):
+        message = io.BytesIO()
+        torch.save(loads, message)
+        command = [sys.executable, "-I", "-c", PROGRAM, str(Path(file).absolute())]
+        done = subprocess.run(command, input=message.getvalue(), capture_output=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.decode().strip().rpartition("\n")[2])
+        return torch.load(io.BytesIO(done.stdout))
+    ''',
 )

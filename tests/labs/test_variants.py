@@ -45,7 +45,7 @@ def other_ways() -> list[Variant]:
 
 @pytest.fixture(autouse=True, scope="module")
 def cheap_set_up():
-    """Lab 11 reads 30 MB of files in its first cell, the same for each variant: read them once. And no thread pools."""
+    """Lab 12 reads 30 MB of files in its first cell, the same for each variant: read them once. And no thread pools."""
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utils.data, "fashion_mnist_files", functools.cache(utils.data.fashion_mnist_files))

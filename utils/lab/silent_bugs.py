@@ -1,4 +1,4 @@
-"""A loop of fifty lines, and silent bugs to plant in it, different ones for each seed. Lab 09a repairs them.
+"""A loop of fifty lines, and silent bugs to plant in it, different ones for each seed. Lab 09 repairs them.
 
 If you are about to take that lab: this file contains its answer.
 """

@@ -1,8 +1,8 @@
-"""Lab 09a · A loop with silent bugs: what students write. See variants.py."""
+"""Lab 09 · A loop with silent bugs: what students write. See variants.py."""
 
 from variants import variants_of
 
-LAB = variants_of("09a_silent_bugs")
+LAB = variants_of("09_silent_bugs")
 
 
 # Task 1 · Every example once

@@ -28,7 +28,6 @@ CALCULATOR = 'from utils.napkin import calculators\n\ncalculators.show("{name}")
 LONGEST_PROOF = 25  # lines
 LONGEST_REASON = 90  # characters
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
-EVENINGS = range(7)  # the lectures that have been cut to an evening; the others are still longer
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
 PATH_EDIT = re.compile(r"\bsys\.path\s*(?:\.\s*(?:insert|append|extend|remove|pop|clear)\b|\[.*\]\s*=[^=]|\+?=[^=])")
@@ -408,7 +407,7 @@ def calculators_are_introduced(lecture: Lecture) -> list[str]:
 
 def is_one_evening(lecture: Lecture) -> list[str]:
     """It keeps the limits of an evening, and its first cell says how many minutes it takes."""
-    if lecture.deeper or lecture.number not in EVENINGS:
+    if lecture.deeper or lecture.number is None:
         return []
     own = length(lecture)
     told = re.search(r"about (\d+) minutes", lecture.cells[0].source)
@@ -419,16 +418,12 @@ def is_one_evening(lecture: Lecture) -> list[str]:
 
 def folklore_names_who_tells_it(lecture: Lecture) -> list[str]:
     """With a link; what has none is a misconception, or no folklore."""
-    if lecture.number not in EVENINGS:
-        return []
     told = [claim for claim in lecture.claims if claim.kind == "Folklore" and "](http" not in claim.cell.source]
     return [f"folklore {claim.number} links nobody who tells it" for claim in told]
 
 
 def words_are_the_fields(lecture: Lecture) -> list[str]:
     """None of the course's former private words."""
-    if lecture.number not in EVENINGS and lecture.number is not None:
-        return []
     return [f"cell {cell.id}: {word!r}: {name}" for cell in lecture.cells for word, name in strangers(cell.source)]
 
 

@@ -25,7 +25,7 @@ from utils.__main__ import add_train
 from utils.course import __main__ as course
 from utils.course.notebooks.colab_links import BADGE
 from utils.course.notebooks.length import STEP, length
-from utils.course.notebooks.notebook import DEEPER, is_lecture, notebooks_in, read
+from utils.course.notebooks.notebook import DEEPER, is_lecture, label_of, notebooks_in, read
 from utils.course.receipts.receipt_run import notebooks
 from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import page_block, readme_block, with_block
@@ -311,10 +311,10 @@ LABS = sorted((ROOT / "labs").glob("*.ipynb"))
 
 @pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
 def test_the_table_has_each_lecture_and_its_labs(lecture):
-    number = lecture.name[:2]
+    number = label_of(lecture.stem)
     (row,) = re.findall(rf"^\| {number} \|.*$", BADGE.sub("", README), re.MULTILINE)
     shown = re.findall(r"\[([^\]]+)\]\((labs/[^)]+)\)", row)
-    labs = [lab for lab in LABS if lab.name.startswith(number)]
+    labs = [lab for lab in LABS if lab.name.startswith(f"{number}_")]
     assert [path for _, path in shown] == [f"labs/{lab.name}" for lab in labs]
     assert all(title_of(lab).startswith(title) for lab, (title, _) in zip(labs, shown, strict=True))
     book = read(lecture)
@@ -327,8 +327,8 @@ def test_the_table_has_each_lecture_and_its_labs(lecture):
 
 
 def test_the_table_has_nothing_else():
-    rows = re.findall(r"^\| (\d\d) \|", README, re.MULTILINE)
-    assert rows == [path.name[:2] for path in LECTURES] and len(rows) > 10
+    rows = re.findall(r"^\| (\d\d|C) \|", README, re.MULTILINE)
+    assert rows == [label_of(path.stem) for path in LECTURES] and len(rows) > 10
 
 
 def test_each_second_reading_has_a_line():

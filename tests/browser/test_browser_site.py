@@ -5,8 +5,10 @@ from browsing import NARROW, ROOT, WIDE, faint, leaves, served, too_wide
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SITE = ROOT / "build" / "site"
-PAGES = ["index", "folklore", "sheet", "calculators", "ledger", "07_memory_to_the_byte", "09_the_training_loop_by_hand",
-         "lab_04_micrograd_and_numpy"]  # fmt: skip
+PAGES = [
+    *("index", "folklore", "cheat_sheet", "calculators", "ledger"),
+    *("07_memory_to_the_byte", "09_the_training_loop_by_hand", "lab_04_micrograd_and_numpy"),
+]
 BROKEN = {  # what is planted -> (a page with it, what is said)
     "an error in a script": ("<script>undefined_name.x</script>", "exception: undefined_name is not defined"),
     "a complaint": ("<script>console.error('look here')</script>", "console: look here"),

@@ -17,7 +17,7 @@ from utils.course.notebooks.notebook import notebooks_in, read
 from utils.course.receipts.receipts import RUN_KEYS, hashes_of
 from utils.course.run import run
 from utils.course.site import build as site
-from utils.course.site import frame, prose, search, sheet
+from utils.course.site import frame, prose, search
 from utils.course.site.lecture import anchor_of
 from utils.napkin import calculators
 
@@ -186,7 +186,7 @@ def loaded(page: Page) -> list[str]:
 def test_pages_are_well_formed_and_every_link_leads_somewhere(made):
     assert {page: each.problems for page, each in pages(made).items() if each.problems} == {}
     assert broken_links(made) == []
-    names = {"index", "folklore", "ledger", "sheet", "calculators", "01_first", "02_second", "lab_01_lab"}
+    names = {"index", "folklore", "ledger", "calculators", "01_first", "02_second", "lab_01_lab"}
     assert {path.stem for path in made.glob("*.html")} == names
 
 
@@ -466,80 +466,6 @@ def test_pages_that_cannot_be_made_cost_no_verdict(tmp_path, monkeypatch, capsys
 
 
 # Our lectures
-
-
-@pytest.fixture(scope="module")
-def course() -> tuple[dict[str, str], dict[str, str]]:
-    """The text of each claim by number, and the source of each code cell by lecture and id."""
-    lectures = [read(path) for path in NOTEBOOKS]
-    claims = {claim.number: claim.text for lecture in lectures for claim in lecture.claims}
-    return claims, {f"{each.name[:2]}/{cell.id}": cell.source for each in lectures for cell in each.code}
-
-
-def test_each_line_of_the_cheat_sheet_stands_in_its_claim(course):
-    claims, sources = course
-    made = sheet.sections(claims, sources)
-    assert sheet.problems(made, claims) == []
-    assert [section.title for section in made] == [
-        *("FLOPs and time", "Memory", "Scales and noise", "Dtypes", "Optimizers"),
-        *("The order of the loop", "Common errors"),
-    ]
-    for section in made[:3]:
-        assert all(row[-1].claims and row[-1].holds for row in section.rows), section.title
-    assert all(any(cell.claims for cell in row) for section in made for row in section.rows)
-
-
-@pytest.mark.parametrize(
-    ("number", "words", "other"),
-    [
-        ("3.2", "34,359,738,368", "34,359,738,367"),
-        ("0.1", "12.63", "112.63"),
-        ("2.8", "16,777,216", "16,777,217"),
-        ("2.2", "1 + 5 + 10", "1 + 6 + 9"),
-        ("9.71", "clip, step", "step, clip off"),
-        ("6.117", "Muon makes", "Muon gives"),
-    ],
-)
-def test_a_line_whose_claim_says_something_else_is_found(course, number, words, other):
-    claims, sources = course
-    assert words in claims[number]
-    if number == "9.71":
-        with pytest.raises(KeyError):
-            sheet.sections(claims | {number: claims[number].replace(words, other)}, sources)
-        return
-    changed = claims | {number: claims[number].replace(words, other)}
-    assert any(f"claim {number} lacks" in each for each in sheet.problems(sheet.sections(changed, sources), changed))
-
-
-def test_a_line_without_its_claim_is_left_out(course):
-    claims, sources = course
-    few = {number: text for number, text in claims.items() if number.startswith(("3.", "9."))}
-    made = sheet.sections(few, sources)
-    assert sheet.problems(made, few) == []
-    assert [section.title for section in made] == ["FLOPs and time", "The order of the loop"]
-    assert sheet.problems(sheet.sections(claims, sources), {}) != []
-
-
-def test_the_state_of_each_optimizer_is_what_its_claim_says(course):
-    measured = {name: sheet.state_bytes(*made) for name, (made, *_) in sheet.OPTIMIZERS.items() if name != "Adafactor"}
-    told = {}
-    for group in course[0][sheet.STATE].split(";"):
-        held = int(re.search(r"\d+", group)[0])
-        told |= {
-            name: held for name in measured if name not in told and re.search(rf"\b{name}\b", group, re.IGNORECASE)
-        }
-    assert measured == told
-
-
-def test_each_error_comes_from_a_proof(course):
-    claims, sources = course
-    (errors,) = [section for section in sheet.sections(claims, sources) if section.title == "Common errors"]
-    assert len(errors.rows) == len(sheet.ERRORS)
-    assert all(re.match(r"<pre>\w+Error: .", row[0].html) or "Unsupported" in row[0].html for row in errors.rows)
-    assert sheet.messages("with raises(ValueError, 'two'):\n    f('IndexError: three')\nx = 'plain'") == [
-        "ValueError: … two",
-        "IndexError: three",
-    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

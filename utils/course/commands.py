@@ -9,7 +9,7 @@ from utils.course import ROOT
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
 from utils.course.notebooks.length import measure
-from utils.course.notebooks.notebook import is_lecture, notebooks_in, read
+from utils.course.notebooks.notebook import notebooks_in, read, runs_with_lectures
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
 from utils.course.receipts import receipt_run
@@ -265,13 +265,13 @@ def _strength(args: argparse.Namespace) -> int:
 def find(paths: list[Path], *, lectures: bool = False) -> list[Path]:
     """The notebooks that `paths` (files or folders; none means notebooks/) name, in order, each once.
 
-    With `lectures` a folder gives only what has a lecture's number. Raises ValueError for a path that is not there, and
+    With `lectures` a folder gives only what runs with the lectures. Raises ValueError for a path that is not there, and
     where the names leave nothing.
     """
     found: dict[Path, Path] = {}
     for path in paths or [ROOT / "notebooks"]:
         if path.is_dir():
-            books = (book for book in notebooks_in(path) if is_lecture(book) or not lectures)
+            books = (book for book in notebooks_in(path) if runs_with_lectures(book) or not lectures)
             found |= {book.resolve(): book for book in books}
         elif path.suffix == ".ipynb" and path.is_file():
             found[path.resolve()] = path

@@ -333,8 +333,8 @@ def _names(cell: Cell) -> Iterator[ast.AST]:
 
 
 def sections_are_there(lecture: Lecture) -> list[str]:
-    """Every closing section is there, two claims deny misconceptions, answers are folded away; not in a second reading."""
-    if lecture.deeper:
+    """Every closing section is there, two claims deny misconceptions, answers are folded away: in lectures alone."""
+    if lecture.deeper or lecture.number is None:
         return []
     missing = [f"no section {name!r}" for name in SECTIONS if name not in _sections(lecture)]
     if missing:

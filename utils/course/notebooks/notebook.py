@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
+CAPSTONE = "capstone"  # the notebook after the last lecture, whose claims are C.1, C.2, …
+SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
-CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*({'|'.join(SIGNS)}) (\d+)\.(\d+)\.\*\*\s*")
+CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\s*")
 DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
 
 
@@ -35,7 +37,7 @@ class Cell:
 class Claim:
     """One claim and the code cell right after it; `proof` is None if another kind of cell follows."""
 
-    lecture: int
+    lecture: int | str  # the lecture's number, or "C"
     position: int
     kind: str  # of SIGNS
     text: str
@@ -53,10 +55,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Lecture:
-    """A notebook, parsed. `number` is None if the file's name does not start with two digits."""
+    """A notebook, parsed. `number` is "C" for the capstone, and None for what is no lecture."""
 
     path: Path
-    number: int | None
+    number: int | str | None
     title: str
     cells: tuple[Cell, ...]
     claims: tuple[Claim, ...]
@@ -81,8 +83,19 @@ class Lecture:
 
 
 def is_lecture(path: Path) -> bool:
-    """Whether a notebook is one of the lectures, by its name: two digits, perhaps a letter, an underscore."""
-    return NUMBERED.match(path.stem) is not None
+    """Whether a notebook has claims, by its name: two digits, perhaps a letter, an underscore; or the capstone."""
+    return label_of(path.stem) != ""
+
+
+def label_of(name: str) -> str:
+    """What a lecture is called for short: "07", or "C" for the capstone; "" for any other notebook's name."""
+    found = NUMBERED.match(name)
+    return found[0] if found else "C" * (name == CAPSTONE)
+
+
+def runs_with_lectures(path: Path) -> bool:
+    """Whether `make run` executes a notebook: all of them but the calculators and start_here."""
+    return is_lecture(path) or path.stem == SHEET
 
 
 def notebooks_in(folder: Path) -> list[Path]:
@@ -95,8 +108,7 @@ def read(path: str | Path) -> Lecture:
     path = Path(path)
     raw = load(path)
     cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
-    number = NUMBERED.match(path.stem)
-    return Lecture(path, int(number[0]) if number else None, _title(cells) or path.stem, cells, _claims(cells), raw)
+    return Lecture(path, _number(path.stem), _title(cells) or path.stem, cells, _claims(cells), raw)
 
 
 def load(path: Path) -> dict:
@@ -159,6 +171,11 @@ def _cell(index: int, raw: dict) -> Cell:
     return Cell(index, raw["cell_type"], raw.get("id", ""), text_of(raw["source"]), tuple(tags), raw)
 
 
+def _number(name: str) -> int | str | None:
+    label = label_of(name)
+    return int(label) if label.isdecimal() else label or None
+
+
 def _title(cells: tuple[Cell, ...]) -> str:
     lines = (line for cell in cells if cell.kind == "markdown" for line in cell.source.splitlines())
     return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), "")
@@ -172,5 +189,6 @@ def _claims(cells: tuple[Cell, ...]) -> tuple[Claim, ...]:
             proof = after if after is not None and after.kind == "code" else None
             words = CLAIM.sub("", plain_claim(cell.source), count=1)
             text = " ".join(words.split("\n\n")[0].split())
-            claims.append(Claim(int(head[2]), int(head[3]), head[1], text, cell, proof))
+            lecture = head[2] if head[2] == "C" else int(head[2])
+            claims.append(Claim(lecture, int(head[3]), head[1], text, cell, proof))
     return tuple(claims)

@@ -17,7 +17,7 @@ UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 HEX = re.compile(
     r"[0-9a-f]{8,}"
 )  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
-PROOF = re.compile(r"proof-\d+-\d+(-\d+)?")
+PROOF = re.compile(r"proof-(\d+|C)-\d+(-\d+)?")
 KEPT = ("host", "needs", "points", "tags")  # of a cell's metadata
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 SET_UP = ("colab", "setup")  # the cells of a lecture that are shown folded

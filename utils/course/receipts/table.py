@@ -4,7 +4,7 @@ from collections import Counter
 
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture
+from utils.course.notebooks.notebook import Lecture, label_of
 from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"
@@ -113,7 +113,7 @@ def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lec
     lines = [f"| verified on | {heads} |", "|---" * (len(kept) + 1) + "|"]
     for lecture in lectures:
         cells = " | ".join(_cell(lecture, receipt) for receipt in kept)
-        lines.append(f"| {lecture.name[:2]} | {cells} |")
+        lines.append(f"| {label_of(lecture.name)} | {cells} |")
     lines.append(f"| solutions | {' | '.join(_solutions(solutions, receipt) for receipt in kept)} |")
     return "\n".join([*lines, "", *(f"{origin(receipt)}." for receipt in kept)])
 

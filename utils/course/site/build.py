@@ -11,9 +11,9 @@ from pathlib import Path
 from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture, read
+from utils.course.notebooks.notebook import SHEET, Lecture, label_of, read
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
-from utils.course.site import calculators, frame, prose, search, sheet
+from utils.course.site import calculators, frame, prose, search
 from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
 from utils.figures.numbers import duration
 
@@ -42,6 +42,11 @@ class Run:
             if shown.executed
         }
 
+    @property
+    def has_sheet(self) -> bool:
+        """Whether the cheat sheet is among them, for which every page has a link at its head."""
+        return any(shown.line["lecture"] == SHEET and shown.executed for shown in self.shown)
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -66,12 +71,11 @@ class Shown:
 
     @property
     def number(self) -> str:
-        found = re.match(r"\d\d[a-z]?(?=_)", self.line["lecture"])
-        return found[0] if found else ""
+        return label_of(self.line["lecture"])
 
     @property
     def title(self) -> str:
-        return re.sub(r"^\d\d[a-z]?\s*·\s*", "", self.line["title"])
+        return re.sub(r"^(\d\d[a-z]?|Capstone)\s*·\s*", "", self.line["title"])
 
     @property
     def question(self) -> str:
@@ -157,12 +161,10 @@ def _write(run: Run, folder: Path) -> None:
     }  # from deeper/
     texts = [
         (each.page, each.line["title"], body.texts) for each, body in _write_lectures(run, folder, links)
-    ] + _write_labs(labs, folder, run.where, links)
-    facts = {"run": run.header, "gpus": _gpus(run), "totals": _totals(run)}
+    ] + _write_labs(labs, folder, run, links)
+    facts = {"run": run.header, "has_sheet": run.has_sheet, "gpus": _gpus(run), "totals": _totals(run)}
     frame.write(folder / "index.html", "index", {"lectures": _index(run), "labs": _lab_rows(labs), **facts})
     frame.write(folder / "folklore.html", "folklore", {"lectures": _folklore(run), **facts})
-    entries = sheet.sections(_claims(run), _sources(run))
-    frame.write(folder / "sheet.html", "sheet", {"sections": entries, "where": run.where, **facts})
     frame.write(folder / "ledger.html", "ledger", {"lectures": _ledger(run), **facts})
     frame.write(folder / "calculators.html", "calculators", {"calculators": calculators.of(_homes(run)), **facts})
     search.write(folder / "search.js", texts)
@@ -180,6 +182,7 @@ def _write_lectures(run: Run, folder: Path, links: dict[str, str]):
             "before": before,
             "after": after,
             "run": run.header,
+            "has_sheet": run.has_sheet,
         }
         frame.write(folder / each.page, "lecture", context)
         yield each, body
@@ -200,12 +203,13 @@ def _lab_rows(labs: list[Path]) -> list[dict]:
     return [{"page": _lab_page(path), "title": read(path).title} for path in labs]
 
 
-def _write_labs(labs: list[Path], folder: Path, where: dict[str, str], links: dict[str, str]) -> list:
+def _write_labs(labs: list[Path], folder: Path, run: Run, links: dict[str, str]) -> list:
     texts = []
     for path in labs:
         lab = read(path)
-        body: Body = render(lab, {}, where, links, {})
-        frame.write(folder / _lab_page(path), "lab", {"title": lab.title, "body": body, "file": path.name})
+        body: Body = render(lab, {}, run.where, links, {})
+        context = {"title": lab.title, "body": body, "file": path.name, "has_sheet": run.has_sheet}
+        frame.write(folder / _lab_page(path), "lab", context)
         texts.append((_lab_page(path), lab.title, body.texts))
     return texts
 
@@ -228,6 +232,7 @@ def _index(run: Run) -> list[dict]:
             "counts": {CLASSES[status]: each.line[status] for status in (VERIFIED, UNVERIFIED, FAILED)},
         }
         for each in run.shown
+        if each.line["lecture"] != SHEET
     ]
 
 
@@ -271,7 +276,9 @@ def saying_and_truth(text: str) -> tuple[str, str]:
 
 
 def _ledger(run: Run) -> list[dict]:
-    return [{"shown": each, "rows": [_row(run, each, row) for row in each.rows.values()]} for each in run.shown]
+    return [
+        {"shown": each, "rows": [_row(run, each, row) for row in each.rows.values()]} for each in run.shown if each.rows
+    ]
 
 
 def _row(run: Run, each: Shown, row: dict) -> dict:
@@ -294,13 +301,3 @@ def _homes(run: Run) -> dict[str, tuple[str, str]]:
         for each, cell in cells
         if is_calculator(cell)
     }
-
-
-def _claims(run: Run) -> dict[str, str]:
-    return {number: row["text"] for each in reversed(run.shown) for number, row in each.rows.items()}
-
-
-def _sources(run: Run) -> dict[str, str]:
-    """The source of each code cell by number and id, "06/adam-helper"; a lecture's before that of its second readings."""
-    shown = [each for each in reversed(run.shown) if each.executed]
-    return {f"{each.number}/{cell.id}": cell.source for each in shown for cell in each.executed.code}

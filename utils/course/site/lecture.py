@@ -141,7 +141,7 @@ def _read(course: dict, contents: list, texts: list) -> None:
             contents.append((int(heading.name[1]), anchor, words))
         heading.extract()
     words = prose.plain(str(soup))
-    head = re.match(rf"({'|'.join(SIGNS)}) \d+\.\d+\. ", words)
+    head = re.match(rf"({'|'.join(SIGNS)}) (?:\d+|C)\.\d+\. ", words)
     if head and course["role"].startswith("claim"):
         texts.append((course["anchor"], head[1].lower(), head[0].removesuffix(". "), words.removeprefix(head[0])))
     elif words:

@@ -8,7 +8,7 @@ from bs4 import BeautifulSoup, NavigableString
 from latex2mathml.converter import convert
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-SPOKEN = re.compile(r"\b(?:Claims?|Folklore|Misconceptions?) (\d+\.\d+)\b")
+SPOKEN = re.compile(r"\b(?:Claims?|Folklore|Misconceptions?) ((?:\d+|C)\.\d+)\b")
 REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with their contents
 UNLINKED = ("a", "code", "pre", "h1", "h2", "h3", "h4", "summary")
 TAGS = (

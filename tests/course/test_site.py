@@ -198,17 +198,17 @@ def test_the_checks_of_links_and_nesting_can_fail(made, tmp_path):
 
 def test_nothing_is_loaded_from_elsewhere(made):
     for name, page in pages(made).items():
-        assert set(loaded(page)) <= {"site.css", "site.js", "icon.svg"}, name
+        assert set(loaded(page)) <= {"site.css", "site.js", "player.js", "icon.svg"}, name
         (policy,) = [each["content"] for each in page.of("meta") if "http-equiv" in each]
         assert "default-src 'none'" in policy and "http" not in policy and "unsafe" not in policy
-    for name in ("site.css", "site.js", "search.js"):
+    for name in ("site.css", "site.js", "player.js", "search.js"):
         text = (made / name).read_text()
         assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|https?://", text), name
 
 
 def test_no_script_of_a_lecture_survives(made):
     for name, page in pages(made).items():
-        assert page.of("script") == [{"src": "site.js"}], name
+        assert page.of("script") == [{"src": "site.js"}, {"src": "player.js", "defer": None}], name
         handlers = [key for _, each in page.elements for key in each if key.startswith("on")]
         assert handlers == [] and page.of("iframe", "object", "embed", "style") == []
         assert not [each for _, each in page.elements if "style" in each], (

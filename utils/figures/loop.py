@@ -1,14 +1,11 @@
 """Pictures of the training loop: orders, data, memory, schedules, resumption, learning."""
 
-import base64
-import io
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from PIL import Image
 
+from utils.figures.player import Film, film
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure, plate
 
 VERBS = {"f": "forward", "z": "zero", "b": "backward", "c": "clip", "s": "step"}
@@ -138,6 +135,27 @@ def resume_matrix(matrix: dict[str, dict[str, bool]]) -> Figure:
     return fig
 
 
+def run_lives(starts: list[int], ends: list[int], reasons: list[str], every: int) -> Figure:
+    """The processes that made one run, a row each, from step to step, with their checkpoints as dots.
+
+    starts, ends: first and last step of each process. reasons: what ended it; SIGKILL saves nothing more, all others do.
+    every: steps between checkpoints.
+    """
+    fig, axes = new_figure(7.4, 0.55 * len(starts) + 1.0)
+    for row, (start, end, reason) in enumerate(zip(starts, ends, reasons, strict=True)):
+        saves = list(range(start - start % every + every, end + 1, every))
+        if reason != "SIGKILL" and end not in saves:
+            saves.append(end)
+        axes.barh(row, end - start, left=start, height=0.42, color=SKY)
+        axes.plot(saves, [row] * len(saves), "o", color=BLUE, markersize=4, label=None if row else "checkpoint")
+        style = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+        axes.annotate(f"{reason} at step {end}", (end, row), xytext=(8, 0), **style)
+    axes.set_yticks(range(len(starts)), [f"process {number}" for number in range(1, len(starts) + 1)])
+    axes.set(xlabel="step", xlim=(0, 1.3 * max(ends)), ylim=(len(starts) - 0.4, -0.6))
+    axes.legend(loc="lower left", fontsize=8)
+    return fig
+
+
 def silent_bugs(losses: dict[str, tuple[float, float]]) -> Figure:
     """First and last training loss of each run, an arrow from one to the other; losses: label -> (first, last) in nats."""
     fig, axes = new_figure(7.4, 0.3 * len(losses) + 0.8)
@@ -152,35 +170,21 @@ def silent_bugs(losses: dict[str, tuple[float, float]]) -> Figure:
     return fig
 
 
-class Film:
-    """An animated GIF that shows itself in a notebook and in a page made of it."""
-
-    def __init__(self, gif: bytes, description: str):
-        self.gif, self.description = gif, description
-
-    def _repr_html_(self) -> str:
-        content = base64.b64encode(self.gif).decode()
-        return f'<img alt="{self.description}" src="data:image/gif;base64,{content}">'
-
-
-def decision_film(frames, points, labels, extent: float, seconds_per_frame: float = 0.2) -> Film:
+def decision_film(frames, points, labels, extent: float) -> Film:
     """A film of what a classifier of the plane believes, one frame a checkpoint.
 
     frames: [(probabilities (H, W, 3) over the square from -extent to extent, accuracy), …]; points (N, 2) with labels (N,)
     are drawn into every frame.
     """
-    pictures = []
-    for epoch, (probabilities, accuracy) in enumerate(frames, start=1):
-        fig, axes = new_figure(3.6, 3.8)
+
+    def frame(probabilities, accuracy: float) -> Figure:
+        fig, axes = new_figure(6.0, 6.2)
         _beliefs(axes, probabilities, points, labels, extent)
-        axes.set_title(f"epoch {epoch:2d}: {accuracy:.1%} of validation points")
-        png = io.BytesIO()
-        fig.savefig(png, format="png", dpi=90)
-        pictures.append(Image.open(png).convert("RGB").quantize(48, dither=Image.Dither.NONE))
-    file = io.BytesIO()
-    times = [round(1000 * seconds_per_frame)] * (len(pictures) - 1) + [2000]  # the last frame stays longer
-    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)
-    return Film(file.getvalue(), f"decision regions over {len(frames)} epochs")
+        axes.set_title(f"{accuracy:.1%} of validation points")
+        return fig
+
+    shown = ((f"epoch {epoch}", frame(*each)) for epoch, each in enumerate(frames, start=1))
+    return film(shown, "decision regions of the network")
 
 
 def decision_panels(frames, points, labels, extent: float) -> Figure:

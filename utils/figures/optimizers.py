@@ -1,14 +1,12 @@
 """Pictures of optimizers: updates, paths down a valley, training runs, decay, clipping, learning rates over a run."""
 
-import io
 from math import isfinite
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter
-from PIL import Image
 
-from utils.figures.loop import Film
+from utils.figures.player import Film, film
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure, plate
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
@@ -46,13 +44,17 @@ def _name_ends(axes, names: list[str]) -> None:
         axes.annotate(label, ends[group[0]], xytext=(6, 0), textcoords="offset points", va="center")
 
 
-def valley(paths: dict[str, np.ndarray], curvatures: tuple[float, float]) -> Figure:
-    """Four paths (T, 2) down ½(a·x² + b·y²), each in a panel of its own, a dot for each step; curvatures: (a, b)."""
+def valley(paths: dict[str, np.ndarray], curvatures: tuple[float, float], step: int | None = None) -> Figure:
+    """Four paths (T, 2) down ½(a·x² + b·y²), each in a panel of its own, a dot for each step; curvatures: (a, b).
+
+    step: how far the paths have come; None for all of each.
+    """
     fig, panels = new_figure(9.0, 4.2, nrows=2, ncols=2, sharex=True, sharey=True)
     limits = _limits(paths)
     for axes, (name, path), colour in zip(panels.flat, paths.items(), COLOURS, strict=True):
         _contours(axes, limits, curvatures)
-        axes.plot(*path.T, ".-", color=colour, linewidth=1.2, markersize=4)
+        walked = path if step is None else path[: step + 1]
+        axes.plot(*walked.T, ".-", color=colour, linewidth=1.2, markersize=4)
         axes.plot(*path[0], "o", color=BLACK, markersize=5)
         axes.plot(0, 0, "+", color=BLACK, markersize=10)
         axes.set_title(f"{name}, {len(path) - 1} steps", fontsize=10)
@@ -77,33 +79,11 @@ def _contours(axes, limits: tuple[float, float, float, float], curvatures: tuple
     axes.set(xlim=(left, right), ylim=(low, high))
 
 
-def valley_frame(paths: dict[str, np.ndarray], step: int, curvatures: tuple[float, float]) -> Figure:
-    """The first `step` steps of each path (T, 2) down ½(a·x² + b·y²), over its contours; curvatures: (a, b)."""
-    fig, axes = new_figure(7.0, 3.6)
-    _contours(axes, _limits(paths), curvatures)
-    for (name, path), colour, mark in zip(paths.items(), COLOURS, MARKERS, strict=False):
-        walked = path[: step + 1]
-        look = {"marker": mark, "markevery": [len(walked) - 1], "markersize": 7, "markeredgecolor": "white"}
-        axes.plot(*walked.T, "-", color=colour, linewidth=1.3, label=name, **look)
-    axes.plot(0, 0, "+", color=BLACK, markersize=9)
-    axes.set(xlabel="along the valley", ylabel="across", title=f"step {step}")
-    fig.legend(loc="outside upper center", ncols=len(paths), fontsize=9)
-    return fig
-
-
-def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], every: int = 3) -> Film:
-    """The film of valley_frame, a frame for every third step (or `every`) from 0 to the end of the paths."""
+def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], every: int = 2) -> Film:
+    """The film of `valley`: a frame for every second step (or `every`) from 0 to the end of the paths."""
     last = len(next(iter(paths.values()))) - 1
-    steps = [*range(0, last, every), last]
-    pictures = []
-    for step in steps:
-        png = io.BytesIO()
-        valley_frame(paths, step, curvatures).savefig(png, format="png", dpi=110)
-        pictures.append(Image.open(png).convert("RGB").quantize(128, dither=Image.Dither.NONE))
-    file = io.BytesIO()
-    times = [120] * (len(pictures) - 1) + [2500]  # milliseconds; the last frame stays longer
-    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)
-    return Film(file.getvalue(), f"paths of {', '.join(paths)} over {last} steps")
+    shown = ((f"step {step}", valley(paths, curvatures, step)) for step in [*range(0, last, every), last])
+    return film(shown, f"paths of {', '.join(paths)}")
 
 
 def sweep(losses: dict[str, dict[float, list[float]]], runs: dict[str, list[list[float]]], window: int) -> Figure:

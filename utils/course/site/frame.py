@@ -7,6 +7,8 @@ import jinja2
 from pygments.styles import get_style_by_name
 from pygments.token import STANDARD_TYPES
 
+from utils.figures.player import SCRIPT as PLAYER
+
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
 LIMIT = 3_000_000  # bytes of a page, pictures and all
@@ -32,6 +34,7 @@ def write(page: Path, template: str, context: dict) -> None:
 def write_static(folder: Path) -> None:
     """The style and the scripts, into a new folder."""
     shutil.copytree(STATIC, folder)
+    shutil.copy(PLAYER, folder / PLAYER.name)
     with (folder / "site.css").open("a", encoding="utf-8") as style:
         style.write(code_colours())
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOK = "notebooks/calculators.ipynb"
 SLIDERS = {
     "training-time": "tokens", "storage-layout": "step", "dtypes": None, "matmul": "k", "parameter-shares": "width",
-    "memory-budget": "batch", "n-against-d": "days",
+    "memory-budget": "batch", "n-against-d": "days", "step-memory": "batch", "overlap": "ranks", "schedule": "steps",
 }  # fmt: skip  # calculator -> the argument whose slider is moved, any place of it has an answer; None: a number is typed
 BROKEN = {
     "is deaf": """class Deaf(calculators.Calculator):

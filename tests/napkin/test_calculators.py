@@ -23,6 +23,9 @@ MOVED = {
     "parameter-shares": ("layers", "13"),
     "memory-budget": ("stage", 3),
     "n-against-d": ("days", "30"),
+    "step-memory": ("batch", "16"),
+    "overlap": ("ranks", "64"),
+    "schedule": ("warmup", "2,000"),
 }
 # An argument, nonsense, and a piece of the answer in words.
 NONSENSE = {
@@ -33,7 +36,12 @@ NONSENSE = {
     "parameter-shares": ("heads", "7", "does not split into heads=7"),
     "memory-budget": ("tokens", "0", "tokens='0'"),
     "n-against-d": ("days", "1e40", "beyond 1e30"),
+    "step-memory": ("tokens", "0.5", "tokens='0.5' is no whole number above zero"),
+    "overlap": ("bucket_mb", "0.001", "more than 10,000: give a larger one"),
+    "schedule": ("warmup", "10000", "warmup=10000 of 10,000 steps: give a whole number from 0 to 9,999"),
 }
+# Amounts, which need not be whole.
+AMOUNTS = {"days", "tokens_per_parameter", "backward_ms", "bucket_mb", "gigabytes_per_second", "peak"}
 
 
 def png(page: str) -> bytes:
@@ -48,8 +56,8 @@ def first() -> dict[str, calculators.Calculator]:
     return {name: calculators.show(name) for name in NAMES}
 
 
-def test_there_are_seven():
-    assert len(NAMES) == 7 and set(NAMES) == set(MOVED) == set(NONSENSE)
+def test_there_are_ten():
+    assert len(NAMES) == 10 and set(NAMES) == set(MOVED) == set(NONSENSE)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,7 +139,7 @@ def test_every_place_of_a_slider_is_a_number_that_the_calculator_reads():
             there = scale.base ** (scale.low + place * (0.05 if scale.base == 10 else 1))
             text = calculators.written(there)
             assert answers.amount(scale.name, text) == pytest.approx(there, rel=0.05), (scale, text)
-            if scale.name not in ("days", "tokens_per_parameter"):
+            if scale.name not in AMOUNTS:
                 assert answers.count(scale.name, text) >= 1
 
 

@@ -1,4 +1,4 @@
-"""The calculators' answers: seven pure functions of the user's inputs, with napkin's formulas and facts' numbers.
+"""The answers of seven calculators: pure functions of the user's inputs, with napkin's formulas and facts' numbers.
 
 Each returns a frozen dataclass of numbers, and its `words`: sentences, the answer first. A count or an amount may be a
 number or a typed text: "8B", "1.5e9", "1,024". Inputs without an answer raise ValueError or LookupError, in words.
@@ -70,7 +70,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:36]} …"
 
 
-def _choice(name: str, value: object, allowed) -> None:
+def one_of(name: str, value: object, allowed) -> None:
     if value not in allowed:
         raise ValueError(f"unknown {name} {_shown(value)}: one of {', '.join(map(str, allowed))}")
 
@@ -329,7 +329,7 @@ def number(typed: str | float, form: str) -> StoredNumber:
     Rounded as torch does: to fp64, to fp32, to the format, each to the nearest, ties to even; tf32 cuts the digits of
     fp32 that it lacks. float8_e4m3fn, which has no infinity, holds its largest number, as from torch 2.13 on.
     """
-    _choice("format", form, FORMATS)
+    one_of("format", form, FORMATS)
     chosen = FORMATS[form]
     exact = _typed(typed)
     negative = _sign(exact) < 0 or (exact == 0 and str(typed).strip().startswith("-"))
@@ -655,7 +655,7 @@ def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, r
     while it is recomputed). Activations of a GPT's layer by napkin's two laws, and the logits in fp32, once.
     """
     for name, value, allowed in (("model", model, MODELS), ("recompute", recompute, RECOMPUTE)):
-        _choice(name, value, allowed)
+        one_of(name, value, allowed)
     gpus, batch, tokens = count("gpus", gpus), count("batch", batch), count("tokens", tokens)
     shape = MODELS[model]
     size = napkin.parameter_count(shape)
@@ -663,7 +663,7 @@ def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, r
         "activations": _activations(shape, recipe, batch, tokens, recompute),
         "logits": napkin.tensor_bytes((batch, tokens, shape.vocabulary), "float32"),
     }
-    _choice("stage", stage, range(4))
+    one_of("stage", stage, range(4))
     by_stage = {each: _state(size, recipe, gpus, each) | rest for each in range(4)}
     return Memory(model, gpu, gpus, recipe, stage, by_stage, memory_size(gpu))
 

@@ -1,6 +1,6 @@
-"""Seven calculators with sliders: `show("training-time")` in a notebook. The only module that imports ipywidgets.
+"""Ten calculators with sliders: `show("training-time")` in a notebook. The only module that imports ipywidgets.
 
-answers.py computes what they say, utils/figures/calculators.py draws it. Nonsense is answered in words. Where no sliders
+answers.py and step_answers.py compute what they say, utils/figures draws it. Nonsense is answered in words. Where no sliders
  can be (a page, a notebook that is only executed) a calculator is its first state, as words and a picture.
 
 In the page each has stable classes: `calculator calculator-NAME` around all, in it `calculator-preset`, one
@@ -21,8 +21,9 @@ from traitlets import Unicode, link
 from utils import napkin
 from utils.facts import FORMATS, MODELS, PRECISIONS, PROCESSORS
 from utils.figures import calculators as figures
+from utils.figures import step_calculators as step_figures
 from utils.figures.numbers import byte_size, duration, prefixed, short_count
-from utils.napkin import answers, papers
+from utils.napkin import answers, papers, step_answers
 
 OWN = "your own"
 A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCESSORS)
@@ -148,7 +149,7 @@ def written(number: float) -> str:
     return short_count(number if exact else float(f"{number:.3g}"))
 
 
-# The seven calculators
+# The ten calculators
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,19 @@ def _draw_scaling(answer: answers.Scaling):
     return figures.scaling(answer.flops, answer.best, you, answer.ratio, (best, yours), {"GPT-3": gpt3})
 
 
+def _draw_step_memory(answer: step_answers.StepMemory):
+    when, most = answer.peak
+    return step_figures.step_memory(answer.moments, f"{byte_size(most)}, {when}")
+
+
+def _draw_overlap(answer: step_answers.Overlap):
+    return step_figures.overlap(answer.backward, answer.buckets, answer.at_once)
+
+
+def _draw_schedule(answer: step_answers.Schedule):
+    return step_figures.schedule(answer.rates, answer.warmup)
+
+
 def _size(model: str) -> str:
     return f"{napkin.parameter_count(MODELS[model]):,}"
 
@@ -279,6 +293,20 @@ def _training(
 def _budget(gpu: str, gpus: int, days: str, mfu: float, ratio: str, model: str) -> dict:
     run = {"gpu": gpu, "gpus": f"{gpus:,}", "days": days, "mfu": mfu}
     return run | {"tokens_per_parameter": ratio, "parameters": _size(model)}
+
+
+def _step(model: str, batch: int, tokens: int, optimizer: str, checkpointing: str, step: str) -> dict:
+    sizes = {"batch": f"{batch:,}", "tokens": f"{tokens:,}"}
+    return {"model": model, **sizes, "optimizer": optimizer, "checkpointing": checkpointing, "step": step}
+
+
+def _network(parameters: str, backward_ms: str, bucket_mb: str, ranks: int, gigabytes_per_second: str) -> dict:
+    sizes = {"parameters": parameters, "backward_ms": backward_ms, "bucket_mb": bucket_mb}
+    return sizes | {"ranks": f"{ranks:,}", "gigabytes_per_second": gigabytes_per_second}
+
+
+def _rates(shape: str, peak: str, steps: int, warmup: int, last: float) -> dict:
+    return {"shape": shape, "peak": peak, "steps": f"{steps:,}", "warmup": f"{warmup:,}", "last": last}
 
 
 GPUS = {answers.short_name(name): name for name in answers.with_bf16()}
@@ -433,6 +461,67 @@ SPECS = (
             "1,024 H100s for 90 days": _budget(H100, 1024, "90", 0.4, "20", "LLaMA-3 70B"),
             "one RTX 4090 for a weekend": _budget(RTX_4090, 1, "2", 0.4, "20", "GPT-2"),
             "as many tokens as LLaMA-3 8B saw": _budget(H100, 1024, "16.5", 0.5, "1,868", "LLaMA-3 8B"),
+        },
+    ),
+    Spec(
+        "step-memory",
+        "How much memory does each moment of a step take?",
+        step_answers.step_memory,
+        _draw_step_memory,
+        (
+            Choice("model", "model, fp32", {name: name for name in step_answers.GPTS}),
+            Scale("batch", "sequences", 0, 8, base=2),
+            Scale("tokens", "tokens in each", 6, 13, base=2),
+            Choice("optimizer", "optimizer", {name: name for name in step_answers.STATE}),
+            Choice("checkpointing", "checkpointing", {name: name for name in step_answers.CHECKPOINTING}),
+            Choice("step", "step", {"the first": "first", "the second": "second"}),
+        ),
+        {
+            "GPT-2, the second step": _step("GPT-2", 8, 1024, "AdamW", "none", "second"),
+            "GPT-2, the first step": _step("GPT-2", 8, 1024, "AdamW", "none", "first"),
+            "GPT-2, every layer checkpointed": _step("GPT-2", 8, 1024, "AdamW", "every layer", "second"),
+            "GPT-2 with plain SGD": _step("GPT-2", 8, 1024, "SGD", "none", "second"),
+            "GPT-2 XL, one sequence": _step("GPT-2 XL", 1, 1024, "AdamW", "none", "second"),
+        },
+    ),
+    Spec(
+        "overlap",
+        "How much of the communication is hidden behind backward?",
+        step_answers.overlap,
+        _draw_overlap,
+        (
+            Scale("parameters", "parameters", 6, 11),
+            Scale("backward_ms", "backward, ms", 0, 4),
+            Scale("bucket_mb", "bucket, MB", 0, 5),
+            Scale("ranks", "ranks", 0, 10, base=2),
+            Scale("gigabytes_per_second", "network, GB/s", -1, 3),
+        ),
+        {
+            "1.3B on 8 ranks, 100 GB/s": _network("1.3B", "150", "25", 8, "100"),
+            "the same at 25 GB/s": _network("1.3B", "150", "25", 8, "25"),
+            "GPT-2 over 1 GB/s Ethernet": _network("124M", "60", "25", 8, "1"),
+            "one bucket for all": _network("1.3B", "150", "10,000", 8, "100"),
+            "tiny buckets": _network("1.3B", "150", "1", 64, "100"),
+        },
+    ),
+    Spec(
+        "schedule",
+        "What is the learning rate at each step?",
+        step_answers.schedule,
+        _draw_schedule,
+        (
+            Choice("shape", "after the warm-up", {name: name for name in step_answers.SHAPES}),
+            Scale("peak", "peak", -6, 0),
+            Scale("steps", "steps", 2, 6),
+            Typed("warmup", "warm-up steps"),
+            Slide("last", "at the end, of the peak", 0, 1, 0.01),
+        ),
+        {
+            "warm-up, then cosine to a tenth": _rates("cosine", "3e-4", 10_000, 500, 0.1),
+            "linear to zero": _rates("linear", "3e-4", 10_000, 500, 0.0),
+            "constant after the warm-up": _rates("constant", "3e-4", 10_000, 500, 1.0),
+            "constant, down in the last fifth": _rates("constant, then down", "3e-4", 10_000, 500, 0.0),
+            "cosine without warm-up": _rates("cosine", "3e-4", 10_000, 0, 0.0),
         },
     ),
 )

@@ -32,7 +32,12 @@ def times(seconds: dict[str, float], labels: dict[str, str], chosen: str, captio
     axes.set_yticks(range(len(seconds)), list(seconds))
     axes.get_yticklabels()[list(seconds).index(chosen)].set_fontweight("bold")
     axes.set(xscale="log", xlim=(low / 3, high * (high / low) ** 0.15), xlabel=caption)
-    axes.set_xticks(list(TIMES), list(TIMES.values()), fontsize=9)
+    apart = (high / low) ** 0.1  # so that no two of the words meet
+    ticks = [low]
+    for length in TIMES:
+        if length >= ticks[-1] * apart or length == low:
+            ticks.append(length)
+    axes.set_xticks(ticks[1:], [TIMES[length] for length in ticks[1:]], fontsize=9)
     axes.minorticks_off()
     axes.set_ylim(len(seconds) - 0.4, -0.6)
     return fig
@@ -61,7 +66,7 @@ def storage(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, stored
     for place in range(min(stored, PLACES)):
         row = readers.get(place)
         colour = PALE if row is None else READER_COLOURS[row] if row < ROWS else GREY
-        _square(axes, place - 0.5, y, place, colour, wide=1, ink=GREY if row is None else BLACK)
+        _square(axes, place - 0.5, y, place, colour, wide=1)
     more = f" … {stored - PLACES:,} places more" if stored > PLACES else ""
     axes.text(
         -0.9,
@@ -103,10 +108,10 @@ def _readers(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, place
     return found
 
 
-def _square(axes, x: float, y: float, place: int, colour: str, wide: float, ink: str = BLACK) -> None:
+def _square(axes, x: float, y: float, place: int, colour: str, wide: float) -> None:
     axes.add_patch(plt.Rectangle((x - 0.48 * wide, y - 0.42), 0.96 * wide, 0.84, facecolor=colour, alpha=0.75, lw=0))
     text = str(place) if place < 10**7 else f"{place:.1e}"
-    axes.text(x, y, text, ha="center", va="center_baseline", fontsize=8, color=ink, in_layout=False)
+    axes.text(x, y, text, ha="center", va="center_baseline", fontsize=8, in_layout=False)
 
 
 def number(
@@ -149,8 +154,9 @@ def _draw_bits(axes, bits: str, exponent: int) -> None:
     for place, (digit, kind) in enumerate(zip(bits, kinds, strict=True)):
         axes.add_patch(plt.Rectangle((place, 0), 1, 1, facecolor=FIELD_COLOURS[kind], edgecolor="white", lw=0.6))
         axes.text(place + 0.5, 0.5, digit, ha="center", va="center_baseline", fontsize=size, in_layout=False)
-    for kind, start in (("sign", 0), ("exponent", 1), ("mantissa", 1 + exponent)):
-        axes.text(start, 1.25 if kind != "sign" else -0.2, kind, fontsize=8, va="bottom" if kind != "sign" else "top")
+    axes.text(0, -0.2, "sign", fontsize=8, va="top")
+    axes.text(1, 1.25, "exponent", fontsize=8, va="bottom")
+    axes.text(max(len(bits), 8), 1.25, "mantissa", fontsize=8, va="bottom", ha="right")
     axes.set(xlim=(0, max(len(bits), 20)), ylim=(-0.9, 2))
     axes.set_axis_off()
 
@@ -160,11 +166,11 @@ def _draw_line(axes, near: tuple[str, str, str], at: float | None) -> None:
     for place, text in enumerate(near):
         axes.plot(place, 0, "o", color=BLUE if place == 1 else SKY, markersize=8 if place == 1 else 6)
         axes.text(place, -0.35, text, ha=("left", "center", "right")[place], va="top", fontsize=8)
-    axes.text(1, 0.3, "stored", ha="center", va="bottom", fontsize=8, color=BLUE)
+    axes.text(1, 0.3, "stored", ha="center", va="bottom", fontsize=8)
     if at is not None:
         axes.plot(at, 0, "|", color=RED, markersize=16, markeredgewidth=2)
         if abs(at - 1) > 0.1:
-            axes.text(at, 0.3, "typed", ha="center", va="bottom", fontsize=8, color=RED)
+            axes.text(at, 0.3, "typed", ha="center", va="bottom", fontsize=8)
     axes.set(xlim=(-0.05, 2.05), ylim=(-1, 1))
     axes.set_axis_off()
 
@@ -186,13 +192,13 @@ def roofline(
         here = chosen in names
         colour, wide = (BLUE, 2.4) if here else (GREY, 1)
         axes.plot([left, peak / bandwidth, right], [left * bandwidth, peak, peak], color=colour, linewidth=wide)
-        axes.text(right, peak * 1.1, ", ".join(names), fontsize=8, color=colour, ha="right", va="bottom")
+        axes.text(right, peak * 1.1, ", ".join(names), fontsize=8, ha="right", va="bottom")
     axes.plot(*point, "D", color=RED, markersize=8, zorder=5)
     place, side = ((-8, -16), "right") if point[0] > ridge else ((12, -12), "left")
     axes.annotate(labels[0], point, xytext=place, textcoords="offset points", ha=side, fontsize=9, bbox=ON_WHITE)
     low = min(left * bandwidth, point[1] / 3)
     axes.plot([ridge, ridge], [low, roofs[chosen]], ":", color=BLUE, linewidth=1)
-    axes.text(ridge * 1.1, low * 1.5, labels[1], fontsize=8, color=BLUE)
+    axes.text(ridge * 1.1, low * 1.5, labels[1], fontsize=8)
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, max(roofs.values()) * 4))
     axes.set(xlabel="FLOPs for each byte moved", ylabel="FLOP/s")
     axes.minorticks_off()
@@ -249,7 +255,7 @@ def memory(bars: dict[str, dict[str, int]], chosen: str, limit: int, limit_label
         )
     axes.axvline(limit / unit, color=RED, linewidth=1.2, linestyle="--")
     side = "right" if limit > 0.25 * longest else "left"
-    axes.text(limit / unit, -0.62, f" {limit_label} ", ha=side, va="bottom", fontsize=9, color=RED)
+    axes.text(limit / unit, -0.62, f" {limit_label} ", ha=side, va="bottom", fontsize=9)
     axes.set_yticks(range(len(bars)), list(bars))
     axes.get_yticklabels()[list(bars).index(chosen)].set_fontweight("bold")
     axes.set(xlabel=f"{name} on each GPU", xlim=(0, 1.2 * longest / unit), ylim=(len(bars) - 0.5, -1.1))
@@ -278,13 +284,13 @@ def scaling(
     axes.plot(ends, [ratio * x for x in ends], ":", color=BLACK, linewidth=1)
     for name, point in models.items():
         axes.plot(*point, "^", color=GREY, markersize=5)
-        axes.annotate(name, point, xytext=(5, -3), textcoords="offset points", fontsize=8, color=GREY)
+        axes.annotate(name, point, xytext=(5, -3), textcoords="offset points", fontsize=8)
     for point, label, sign, colour, place, side in (
         (best, labels[0], "o", BLUE, (9, 7), "left"),
         (yours, labels[1], "D", RED, (-9, -15), "right"),
     ):
         axes.plot(*point, sign, color=colour, markersize=8, zorder=5)
-        style = {"fontsize": 9, "color": colour, "bbox": ON_WHITE, "zorder": 4}
+        style = {"fontsize": 9, "bbox": ON_WHITE, "zorder": 4}
         axes.annotate(label, point, xytext=place, textcoords="offset points", ha=side, **style)
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
     axes.set(xlabel="parameters N", ylabel="training tokens D")

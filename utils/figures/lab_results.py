@@ -95,7 +95,7 @@ def alarms(matrix: dict[str, dict[str, bool]], marked: Sequence[str] = ()) -> Fi
     axes.set_yticks(range(len(matrix)), list(matrix), fontsize=9)
     for label in axes.get_yticklabels():
         if label.get_text() in marked:
-            label.set(fontweight="bold", color=RED)
+            label.set(fontweight="bold")
     axes.set_xticks([k - 0.5 for k in range(1, len(columns))], minor=True)
     axes.set_yticks([k - 0.5 for k in range(1, len(matrix))], minor=True)
     axes.grid(which="minor", color="white", linewidth=2)

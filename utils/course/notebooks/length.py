@@ -58,7 +58,8 @@ def measure(lectures: Sequence[Lecture]) -> int:
     print(f"{'':<{wide}}  cells   words   lines  claims  minutes")
     for lecture in lectures:
         own = length(lecture)
-        note = "second reading" if lecture.deeper else "; ".join(own.too_much)
+        limits = [] if lecture.number is None else own.too_much
+        note = "second reading" if lecture.deeper else "; ".join(limits)
         counts = f"{own.cells:>5}  {own.words:>6,}  {own.lines:>6,}  {own.claims:>6}  {own.minutes:>7.0f}"
         print(f"{lecture.name:<{wide}}  {counts}  {note}".rstrip())
     return 0

@@ -6,6 +6,16 @@ from helpers.figure_text import legend, texts
 from utils.figures import compiling as figures
 
 
+def test_the_pipeline_names_each_stage_and_the_backend_that_stops_there():
+    figure = figures.pipeline()
+    (axes,) = figure.axes
+    shown = texts(figure)
+    assert len(axes.patches) == len(figures.STAGES) == 5
+    assert [text for text in shown if text.startswith('"')] == ['"eager"', '"aot_eager"', '"inductor"']
+    names = [text for text in shown if text[:1].isdigit()]
+    assert names == [stage[0] for stage in figures.STAGES] == sorted(names)
+
+
 def test_captured_strips_draws_a_box_for_each_operation_and_a_dot_for_each_break():
     figure = figures.captured_strips({"before": [["sin", "mul"], ["add"]], "after": [["sin", "mul", "add"]]})
     (axes,) = figure.axes
@@ -25,6 +35,9 @@ def test_recompilations_draws_each_setting_over_the_calls():
     assert [list(line.get_ydata()) for line in axes.lines] == list(settings.values())
     assert [label.get_text() for label in axes.get_xticklabels()] == ["16", "17", "32"]
     assert legend(figure) == list(settings)
+    assert axes.get_xlabel() == "rows of the batch, call by call"
+    (axes,) = figures.recompilations([16, 17, 32], settings, what="tokens").axes
+    assert axes.get_xlabel() == "tokens, call by call"
 
 
 def test_recompilations_refuses_a_setting_of_another_length():

@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.figure_text import legend, texts, words
+from matplotlib.text import Annotation
 
 from utils.figures import debugging as figures
 
@@ -12,6 +13,39 @@ def test_gradient_norms_draws_each_network_on_a_logarithmic_axis():
     assert axes.get_yscale() == "log" and legend(figure) == ["vanishing", "healthy"]
     assert [list(line.get_ydata()) for line in axes.lines] == [[1e-9, 1e-4, 1.0], [2.0, 3.0, 2.0]]
     assert list(axes.lines[0].get_xdata()) == [1, 2, 3]
+
+
+def test_descents_draws_each_path_on_its_parabola_and_the_last_step_as_an_arrow():
+    figure = figures.descents({"short": [1.0, 0.5, 0.25], "long": [1.0, -2.0, 4.0]})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["short", "long"]
+    for axes, path in zip(figure.axes, ([1.0, 0.5, 0.25], [1.0, -2.0, 4.0]), strict=True):
+        curve, steps, start = axes.lines
+        assert list(steps.get_xdata()) == path[:-1] and list(start.get_xdata()) == path[:1]
+        assert all(y == w * w / 2 for line in (curve, steps) for w, y in zip(*line.get_data(), strict=True))
+        (arrow,) = axes.texts
+        assert (arrow.xyann, arrow.xy) == tuple((w, w * w / 2) for w in path[-2:])
+
+
+EVENTS = [("forward pre-hook", "0"), ("forward hook", "0"), ("backward pre-hook", "0"), ("parameter hook", "0")]
+
+
+def test_hook_events_puts_each_call_into_its_row_and_parts_forward_from_backward():
+    events = [("forward pre-hook", "all"), *EVENTS]
+    figure = figures.hook_events(events, places=["all", "0"], names=["the model", "a layer"])
+    (axes,) = figure.axes
+    spots = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in axes.lines[:-1]}
+    assert spots == {
+        "forward pre-hook": [(1, 0), (2, 1)], "forward hook": [(3, 1)],
+        "backward pre-hook": [(4, 1)], "parameter hook": [(5, 1)],
+    }  # fmt: skip
+    assert list(axes.lines[-1].get_xdata()) == [3.5, 3.5]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["the model", "a layer"]
+    assert texts(figure) == ["forward", "backward"] and legend(figure) == list(spots)
+
+
+def test_hook_events_refuses_a_kind_that_it_cannot_draw():
+    with pytest.raises(ValueError, match="'fish hook'"):
+        figures.hook_events([*EVENTS, ("fish hook", "0")], places=["0"], names=["a layer"])
 
 
 def test_patching_map_writes_each_share_into_its_place():
@@ -44,3 +78,14 @@ def test_loss_curves_draws_the_first_run_thick():
     assert [list(line.get_ydata()) for line in (thick, thin)] == [[1.0, 0.1], [1.0, 0.9]]
     assert thick.get_linewidth() > thin.get_linewidth() and axes.get_yscale() == "log"
     assert legend(figure) == ["healthy", "broken"]
+
+
+def test_first_and_last_draws_an_arrow_for_each_run_and_writes_both_losses():
+    figure = figures.first_and_last({"as it stands": (1.0, 0.2), "broken": (1.0, 0.9)})
+    (axes,) = figure.axes
+    arrows = [text for text in axes.texts if isinstance(text, Annotation)]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [((1.0, 0), (0.2, 0)), ((1.0, 1), (0.9, 1))]
+    assert "1.00 → 0.20" in words(figure) and "1.00 → 0.90" in words(figure)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["as it stands", "broken"]
+    right, wrong = (arrow.arrow_patch.get_edgecolor() for arrow in arrows)
+    assert right != wrong and axes.get_xscale() == "log"

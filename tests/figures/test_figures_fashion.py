@@ -37,6 +37,15 @@ def test_mistakes_caption_each_image():
     assert figure.axes[6].get_title(loc="left") == "image 6"
 
 
+def test_saliency_lies_below_its_image():
+    images, maps = np.arange(12).reshape(3, 2, 2), np.arange(12, 24).reshape(3, 2, 2)
+    figure = figures.saliency(images, maps, ["a", "b", "c"])
+    upper, lower = figure.axes[:3], figure.axes[3:]
+    assert [axes.get_title(loc="left") for axes in upper] == ["a", "b", "c"]
+    assert np.array_equal([axes.images[0].get_array() for axes in upper], images)
+    assert np.array_equal([axes.images[0].get_array() for axes in lower], maps)
+
+
 def test_norms_watched_draw_the_limit():
     (axes,) = figures.norms_watched({"a": [1.0, 3.0]}, limit=2.0).axes
     dots, limit = axes.lines

@@ -1,17 +1,52 @@
 """The pictures of the honest-loop lecture: the numbers they print are the numbers they were given."""
 
+import itertools
+
 import numpy as np
 import pytest
-from helpers.figure_text import legend, words
+from helpers.figure_text import words
 
 from utils.figures import loop as figures
 
 
-def test_order_tiles_count_each_outcome_and_name_every_verb():
-    figure = figures.order_tiles({"fzbcs": "right", "fbcsz": "right", "fsbcz": "raises"})
-    assert legend(figure) == ["2 right", "1 raises"]
-    assert [text.get_text() for text in figure.axes[0].texts[:5]] == ["forward", "zero", "backward", "clip", "step"]
-    assert len(figure.axes[0].texts) == len(figure.axes[0].patches) == 15
+def test_stations_name_every_verb_and_what_lies_in_grad():
+    shown = words(figures.stations()).split()
+    assert [word for word in shown if word in figures.VERBS.values()] == ["forward", "backward", "clip", "step", "zero"]
+    assert [word for word in shown if word in figures.STATIONS] == ["none", "fresh", "clipped", "used", "none"]
+
+
+def test_order_tiles_count_each_outcome_and_name_what_follows_forward():
+    shown = words(figures.order_tiles({"fzbcs": "right", "fbcsz": "right", "fsbcz": "raises"}))
+    assert "2 right zero · backward · clip · step backward" in shown and "1 raises step · backward" in shown
+
+
+def test_order_tiles_begin_a_new_column_after_six():
+    orders = ["f" + "".join(rest) for rest in itertools.permutations("zbcs")]
+    figure = figures.order_tiles(dict.fromkeys(orders[:7], "never trains"))
+    assert words(figure).count("7 never trains") == 1
+    assert {round(patch.get_x(), 2) for patch in figure.axes[0].patches} == {-0.47, 0.53}
+
+
+def test_fetch_timeline_draws_fetches_above_steps():
+    figure = figures.fetch_timeline({"0 workers": ([(5.0, 6.0), (7.0, 8.0)], [(6.0, 7.0), (8.0, 9.0)])})
+    boxes = [bar.get_paths()[0].get_extents() for bar in figure.axes[0].collections]
+    assert [box.x0 for box in boxes] == [0, 2, 1, 3]
+    assert boxes[0].y1 < boxes[2].y0
+
+
+def test_fetches_that_overlap_lie_below_each_other():
+    figure = figures.fetch_timeline({"2 workers": ([(5.0, 6.0), (5.5, 6.5)], [(6.0, 7.0), (7.0, 8.0)])})
+    first, second, *_ = [bar.get_paths()[0].get_extents() for bar in figure.axes[0].collections]
+    assert first.y1 <= second.y0
+
+
+def test_token_weights_draw_weights_as_areas():
+    figure = figures.token_weights([4, 1])
+    above, below = ([p for p in axes.patches[1::2] if p.get_width()] for axes in figure.axes)
+    areas = [patch.get_width() * patch.get_height() for patch in above]
+    assert len(areas) == len(below) == 5 and areas[4] == pytest.approx(4 * areas[0])
+    assert len({patch.get_width() for patch in below}) == 1
+    assert "1/8 each 1/2 1/5 each 1/5" in words(figure)
 
 
 def test_order_tiles_refuse_an_unknown_outcome():
@@ -23,22 +58,6 @@ def test_worker_draws_count_the_different_numbers():
     figure = figures.worker_draws({"a": ([0.1, 0.2], [0.1, 0.2]), "b": ([0.1, 0.2], [0.3, 0.4])})
     titles = " ".join(axes.get_title(loc=place) for axes in figure.axes for place in ("left", "center"))
     assert "2 different draws" in titles and "4 different draws" in titles
-
-
-def test_memory_over_steps_names_the_peak():
-    figure = figures.memory_over_steps([100, 250, 50], [1, 2, 3], unit_bytes=100)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["forward", "backward", "step", "peak 2.50"]
-
-
-def test_schedule_units_mark_where_the_wrong_one_ends():
-    figure = figures.schedule_units([1.0, 0.5, 0.0], [1.0, 0.0, 1.0])
-    marker = figure.axes[0].lines[-1]
-    assert (list(marker.get_xdata()), list(marker.get_ydata())) == ([2], [1.0])
-
-
-def test_ragged_errors_draw_the_mean_of_each_tail():
-    figure = figures.ragged_errors([1, 2], {"a": [[0.2, 0.4], [0.1, 0.1]], "b": [[0.0, 0.0], [0.0, 0.0]]})
-    assert list(figure.axes[0].lines[0].get_ydata()) == pytest.approx([0.3, 0.1])
 
 
 def test_resume_matrix_says_what_differs():
@@ -65,10 +84,10 @@ def test_silent_bugs_show_both_losses():
 
 def test_decision_film_has_a_frame_for_each_checkpoint():
     plane = np.full((20, 20, 3), 1 / 3)
-    film = figures.decision_film(
-        [(plane, 0.3), (plane, 0.6), (plane, 0.9)], np.zeros((6, 2)), np.arange(6) % 3, extent=1.0
-    )
-    assert film.captions == ["epoch 1", "epoch 2", "epoch 3"] and len(set(film.frames)) == 3
+    shares = {"epoch 1": 0.3, "epoch 2": 0.6, "epoch 9": 0.9}
+    frames = {name: (plane, share) for name, share in shares.items()}
+    film = figures.decision_film(frames, np.zeros((6, 2)), np.arange(6) % 3, extent=1.0)
+    assert film.captions == ["epoch 1", "epoch 2", "epoch 9"] and len(set(film.frames)) == 3
 
 
 def test_step_prices_are_told_beside_the_bare_loop():

@@ -1,7 +1,7 @@
 """The pictures of memory: what they compute is right, what they cannot draw they refuse. How they look is for eyes."""
 
 import pytest
-from helpers.figure_text import legend, words
+from helpers.figure_text import legend, texts, words
 
 from utils.figures import memory as figures
 
@@ -18,6 +18,26 @@ def test_step_timeline_finds_the_peak_of_the_sum():
 def test_step_timeline_refuses_categories_of_different_length():
     with pytest.raises(ValueError, match=r"\[2, 3\] events"):
         figures.step_timeline({"parameters": [1, 2], "activations": [1, 2, 3]}, {"forward": 0})
+
+
+def test_steps_side_by_side_share_a_scale_and_show_the_limit_in_both():
+    low, high = ({"parameters": [4e9, 4e9, 4e9], "activations": [0, top, 0]} for top in (6e9, 8e9))
+    phases = {"forward": 0, "backward": 1}
+    figure = figures.steps_side_by_side({"one": (low, phases), "two": (high, phases)}, ("a card", 11 * 10**9))
+    left, right = figure.axes
+    assert left.get_ylim() == right.get_ylim() and left.get_ylim()[1] > 12
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["one", "two"]
+    assert "peak 10.00 GB" in words(figure) and "peak 12.00 GB" in words(figure) and "a card" in words(figure)
+    for axes, peak in ((left, 10), (right, 12)):
+        heights = [list(line.get_ydata()) for line in axes.lines]
+        assert [peak] in heights and [11, 11] in heights
+
+
+def test_storage_with_views_draws_each_view_over_its_places():
+    figure = figures.storage_with_views(10, {"x": (0, 10), "x[2]": (2, 4), "the end": (7, 10)})
+    bars = [bar.get_paths()[0].get_extents() for bar in figure.axes[0].collections]
+    assert [(bar.x0, bar.x1) for bar in bars] == [(0, 10), (0, 10), (2, 4), (7, 10)]
+    assert texts(figure) == ["the storage: 40 bytes", "x: 40 bytes", "x[2]: 8 bytes", "the end: 12 bytes"]
 
 
 def test_law_fit_draws_what_it_is_given():
@@ -42,7 +62,8 @@ def test_checkpoint_curve_marks_the_minimum_and_draws_the_law():
 def test_memory_budget_adds_up_each_bar_and_names_each_part_once():
     bars = {"plain": {"weights": 10**9, "state": 3 * 10**9}, "sharded": {"weights": 10**9, "state": 10**9}}
     figure = figures.memory_budget(bars, {"24 GB": 24 * 10**9})
-    assert "4.0 GB" in words(figure) and "2.0 GB" in words(figure) and "24 GB" in words(figure)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["plain: 4.0 GB", "sharded: 2.0 GB"]
+    assert "24 GB" in words(figure)
     assert legend(figure) == ["weights", "state"]
     widths = [patch.get_width() for patch in figure.axes[0].patches]
     assert widths == pytest.approx([1, 3, 1, 1])

@@ -28,6 +28,32 @@ def test_dtype_table_refuses_columns_of_different_operations():
         figures.dtype_table({"fp32": {"exp": torch.float32}, "bf16": {"log": torch.float32}})
 
 
+def test_step_dtypes_gives_each_station_its_dtype_and_colour():
+    dtypes = dict.fromkeys(figures.STATIONS, torch.float32) | {"logits": torch.bfloat16}
+    figure = figures.step_dtypes(dtypes)
+    boxes = {text.get_text(): text for text in figure.axes[0].texts if text.get_bbox_patch()}
+    assert list(boxes) == [f"{name}\n{'bfloat16' if name == 'logits' else 'float32'}" for name in figures.STATIONS]
+    face = to_hex(boxes["logits\nbfloat16"].get_bbox_patch().get_facecolor()).upper()
+    assert face == figures.DTYPES["bfloat16"]
+    labels = [text.get_text() for text in figure.axes[0].texts if text.get_text() and not text.get_bbox_patch()]
+    assert labels == list(figures.OPERATIONS)
+
+
+def test_step_dtypes_draws_an_arrow_from_each_station_to_the_next():
+    figure = figures.step_dtypes(dict.fromkeys(figures.STATIONS, torch.float32))
+    arrows = [text for text in figure.axes[0].texts if getattr(text, "arrow_patch", None)]
+    starts_and_ends = [(arrow.xyann, arrow.xy) for arrow in arrows]
+    across = [end[0] - start[0] for start, end in starts_and_ends]
+    up = [end[1] - start[1] for start, end in starts_and_ends]
+    assert [np.sign(round(way, 6)) for way in across] == [1, 1, 1, 0, -1, -1, -1, 0]
+    assert [np.sign(round(way, 6)) for way in up] == [0, 0, 0, -1, 0, 0, 0, 1]
+
+
+def test_step_dtypes_refuses_a_step_with_other_stations():
+    with pytest.raises(ValueError, match="the stations of a step are 'weights'"):
+        figures.step_dtypes({"weights": torch.float32})
+
+
 def test_gradient_histogram_gives_the_share_in_each_zone():
     values = np.array([-30.0, -25.0, -24.0, -20.0, -14.0, -13.0, 0.0, 3.0])
     figure = figures.gradient_histogram({"one": values, "two": values + 20}, {"zero": -25.0, "subnormal": -14.0})

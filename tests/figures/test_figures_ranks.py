@@ -5,7 +5,7 @@ from helpers.figure_text import legend, texts
 from matplotlib.colors import to_hex
 
 from utils.figures import ranks as figures
-from utils.figures.style import BLUE, PALE, RED, SKY
+from utils.figures.style import BLUE, ORANGE, PALE, RED, SKY, YELLOW
 
 
 def test_ring_steps_draws_every_chunk_of_every_rank_at_every_step():
@@ -43,12 +43,39 @@ def test_bucket_timeline_draws_what_is_sent_after_the_backward_in_red():
     assert [line.get_xdata()[0] for line in slow.lines] == [10]
 
 
-def test_bytes_per_rank_draws_a_line_a_stage_and_the_memory():
-    stages = {"DDP": [9, 9], "1": [6, 5], "2": [5, 3], "3": [4, 2]}
-    figure = figures.bytes_per_rank([1, 2], {"small": stages, "large": stages}, 7)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["small", "large"]
-    for axes in figure.axes:
-        *lines, memory = axes.lines
-        assert [list(line.get_ydata()) for line in lines] == list(stages.values())
-        assert list(lines[0].get_xdata()) == [1, 2] and set(memory.get_ydata()) == {7}
-    assert legend(figure) == list(stages) and texts(figure) == ["7 GB"]
+def test_collective_grids_draws_each_number_in_the_colour_of_its_rank_and_sums_in_yellow():
+    own = [[0, 1], [10, 11]]
+    figure = figures.collective_grids(own, {"all-reduce": [[10, 12]] * 2, "all-gather": [[0, 1, 10, 11]] * 2})
+    before, reduced, gathered = figure.axes
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["before", "all-reduce", "all-gather"]
+    assert texts(figure) == ["0", "1", "10", "11"] + ["10", "12"] * 2 + ["0", "1", "10", "11"] * 2
+    colours = {axes: [to_hex(box.get_facecolor()).upper() for box in axes.patches] for axes in figure.axes}
+    assert colours[before] == [SKY, SKY, ORANGE, ORANGE]
+    assert colours[gathered] == [SKY, SKY, ORANGE, ORANGE] * 2
+    assert colours[reduced][1] == colours[reduced][3] == YELLOW
+    assert [label.get_text() for label in before.get_yticklabels()] == ["rank 0", "rank 1"]
+
+
+def test_padded_shares_hatches_what_is_dealt_a_second_time():
+    figure = figures.padded_shares([[0, 2], [1, 0]], examples=3)
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "3 examples, 4 dealt" and texts(figure) == ["0", "1", "2", "0"]
+    assert [box.get_hatch() for box in axes.patches] == [None, None, None, "////"]
+    places = [(box.get_x(), box.get_y() + box.get_height() / 2) for box in axes.patches]
+    assert places == [
+        (0, pytest.approx(y)) if x == 0 else (1, pytest.approx(y)) for x, y in [(0, 0), (0, 1), (1, 0), (1, 1)]
+    ]
+
+
+def test_sharding_stages_draws_what_each_rank_holds():
+    figure = figures.sharding_stages(2, {"weights": 2, "gradients": 2, "optimizer": 12})
+    assert len(figure.axes) == 8 and legend(figure) == ["weights", "gradients", "optimizer"]
+    totals = [axes.get_xlabel() for axes in figure.axes[::2]]
+    assert totals == ["16 bytes", "10 bytes", "9 bytes", "8 bytes"]
+    assert [axes.get_ylabel() for axes in figure.axes[::2]] == ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3, FSDP"]
+    full, last = figure.axes[1], figure.axes[7]  # rank 1 under DDP and under ZeRO-3
+    held = {
+        axes: [(box.get_x(), box.get_width()) for box in axes.patches if to_hex(box.get_facecolor()).upper() != PALE]
+        for axes in (full, last)
+    }
+    assert held[full] == [(0, 2), (2, 2), (4, 12)] and held[last] == [(1, 1), (3, 1), (10, 6)]

@@ -19,7 +19,6 @@ from utils.figures import (
     fashion,
     flops,
     lab_results,
-    loop,
     memory,
     modules,
     napkin,
@@ -57,7 +56,6 @@ LINES = {
     "rounding_error": lambda: dtypes.rounding_error(np.arange(4), dict.fromkeys("abcde", np.array(RISING))),
     "epoch_curves": lambda: fashion.epoch_curves({key: [RISING] for key in "abc"}, "loss"),
     "norms_watched": lambda: fashion.norms_watched(dict.fromkeys("ab", RISING), 1.0),
-    "ragged_errors": lambda: loop.ragged_errors([1, 2], {key: [[1.0], [2.0]] for key in "ab"}),
     "valley_frame": lambda: optimizers.valley_frame(dict.fromkeys("abcd", np.ones((3, 2))), 2, (1, 2)),
 }
 

@@ -255,6 +255,21 @@ def test_adamw_is_torchs_adamw_and_decays_matrices_only():
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("precision", "computed"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_mixed_precision_keeps_all_that_stays_in_fp32(precision, computed):
+    seen = set()
+
+    def loss(outputs, targets):
+        seen.add(outputs.dtype)
+        return cross_entropy_sum(outputs, targets)
+
+    model = net()
+    result = trained(model, loss=loss, precision=precision, ema=0.9, steps=2)
+    assert seen == {computed}
+    kept = [*model.parameters(), *(p.grad for p in model.parameters()), *result.ema.parameters()]
+    assert {tensor.dtype for tensor in kept} == {torch.float32} and len(kept) == 3 * 4
+
+
 def test_regression():
     data = TensorData(SPIRAL.train.x, SPIRAL.train.x.sum(1, keepdim=True), regression=True)
     torch.manual_seed(0)

@@ -11,8 +11,11 @@ from torch._dynamo.testing import CompileCounter
 from utils.measure import compiler
 from utils.measure.compiler import (
     Recorder,
+    bytes_moved,
+    generated_source,
     graphs_after,
     kernels,
+    mode_seconds,
     no_inductor,
     operations,
     own_cache,
@@ -73,6 +76,33 @@ def test_operations_lists_what_reaches_the_device():
     assert operations(lambda x: x, x) == []
 
 
+def test_bytes_moved_counts_what_goes_in_and_what_comes_out():
+    x, bias = torch.ones(8, 4), torch.ones(4)
+    assert bytes_moved(torch.sin, x) == 2 * x.nbytes
+    assert bytes_moved(lambda x: x + bias, x) == 2 * x.nbytes + bias.nbytes
+    assert bytes_moved(lambda x: torch.cat([x, x]), x) == 4 * x.nbytes
+    assert bytes_moved(wave, x) == 6 * x.nbytes
+    assert bytes_moved(lambda x: x, x) == 0
+
+
+def test_mode_seconds_times_the_first_call_apart_from_later_ones(monkeypatch):
+    modes = []
+
+    def compile_(function, mode):
+        modes.append(mode)
+        calls = []
+
+        def compiled(seconds):
+            time.sleep(seconds if calls else 0.2)
+            calls.append(seconds)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    first, later = mode_seconds(wave, 0.001, mode="default", least=0.01)
+    assert modes == ["default"] and first > 0.19 and 0.001 <= later < first / 2
+
+
 def test_without_a_compiler_the_reason_is_given(monkeypatch):
     def failing(function, *args):
         raise RuntimeError("no compiler\nsecond line")
@@ -114,6 +144,7 @@ def test_a_chain_is_one_kernel_and_a_break_makes_two(monkeypatch):
 
     x = torch.linspace(-1, 1, 4096)
     assert [kernels(function, x).count for function in (wave, broken)] == [1, 2]
+    assert "sin" in generated_source(wave, x)
     found_in_cache = kernels(wave, x)
     torch.testing.assert_close(found_in_cache.output, wave(x))
     assert found_in_cache.count == 1

@@ -1,4 +1,4 @@
-"""Pictures of torch.compile: the graphs of a function with the gaps between them, recompilations, kernels."""
+"""Pictures of torch.compile: its stages, the graphs of a function and the gaps between them, recompilations, kernels."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,33 @@ from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, RED, SKY
 
 GAP = 0.6  # of a box: the room that a break takes
 ROW = 15  # boxes side by side, as many as can be read at a page's width
+
+
+STAGES = (  # of the compiler: name, what it makes of its input, what can be seen there, the backend that stops after it
+    ("1 · your function", "Python bytecode", "", ""),
+    ("2 · Dynamo", "a graph of operations,\nand its guards", "graph breaks,\nrecompilations", '"eager"'),
+    ("3 · AOTAutograd", "two graphs: forward\nand backward", "what is saved\nfor backward", '"aot_eager"'),
+    ("4 · Inductor", "source code\nof fused kernels", "what is fused,\ncasts, rounding", ""),
+    ("5 · C++ or Triton", "machine code,\nkept on disk", "seconds to compile,\nlaunches", '"inductor"'),
+)
+
+
+def pipeline() -> Figure:
+    """The stages of torch.compile from left to right: what each makes, what is seen there, which backend stops there."""
+    fig, axes = new_figure(9.6, 2.9)
+    for place, (name, makes, seen, backend) in enumerate(STAGES):
+        axes.barh(0, 0.86, left=place, height=1, color=SKY if backend else PALE, edgecolor=GREY)
+        axes.text(place + 0.43, -0.32, name, ha="center", va="center", fontsize=9.5, weight="bold")
+        axes.text(place + 0.43, 0.1, makes, ha="center", va="center", fontsize=8.5)
+        axes.text(place + 0.43, 0.98, seen, ha="center", va="center", fontsize=8.5, color=BLUE)
+        axes.text(place + 0.43, 1.55, backend, ha="center", va="center", fontsize=9, family="monospace")
+        if place:
+            axes.annotate("", (place, 0), (place - 0.14, 0), arrowprops={"arrowstyle": "->", "color": BLACK})
+    axes.text(0.43, 0.98, "look for:", ha="center", va="center", fontsize=8.5, color=BLUE)
+    axes.text(0.43, 1.55, "backend=", ha="center", va="center", fontsize=9, family="monospace")
+    axes.set(xlim=(-0.1, len(STAGES)), ylim=(1.8, -0.6), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    return fig
 
 
 def captured_strips(stages: dict[str, Sequence[Sequence[str]]]) -> Figure:
@@ -48,8 +75,8 @@ def _wrapped(graphs: Sequence[Sequence[str]]) -> list[tuple[float, int, float, s
     return placed
 
 
-def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]]) -> Figure:
-    """Graphs compiled so far after each call, one line a setting; sizes names the calls in order.
+def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]], what: str = "rows of the batch") -> Figure:
+    """Graphs compiled so far after each call, one line a setting; sizes names the calls in order, by what.
 
     Raises ValueError if a setting has another number of calls.
     """
@@ -60,7 +87,7 @@ def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]]) -> 
     for (name, counts), colour, mark in zip(settings.items(), (BLUE, GREEN, RED), "os^", strict=True):
         axes.plot(range(len(sizes)), counts, color=colour, marker=mark, lw=1.6, label=name)
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-    axes.set(xlabel="rows of the batch, call by call", ylabel="graphs compiled so far", ylim=(0, None))
+    axes.set(xlabel=f"{what}, call by call", ylabel="graphs compiled so far", ylim=(0, None))
     axes.legend(loc="upper left")
     return fig
 

@@ -1,10 +1,25 @@
-"""Pictures of debugging: gradient norms by layer, activation patching, a step's time, loss curves of silent bugs."""
+"""Pictures of debugging: gradient norms, steps that are too long, hooks, patching, a step's time, silent bugs."""
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PURPLE, RED, SKY, filled, new_figure, signs
+from utils.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    MARKERS,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    filled,
+    new_figure,
+    plate,
+    signs,
+)
 
 COLOURS = (RED, ORANGE, GREEN, PURPLE, BLUE, SKY, GREY, BLACK)
 CURVES = (GREEN, RED, BLACK, ORANGE, PURPLE, SKY, BLUE)
@@ -21,6 +36,57 @@ def gradient_norms(norms: dict[str, Sequence[float]]) -> Figure:
     return fig
 
 
+def descents(paths: dict[str, Sequence[float]]) -> Figure:
+    """The loss w²/2 and the steps of gradient descent on it, a panel for each path of weights; the last step is an arrow."""
+    fig, panels = new_figure(7.8, 2.6, ncols=len(paths), squeeze=False)
+    for axes, (name, path) in zip(panels[0], paths.items(), strict=True):
+        losses = [w * w / 2 for w in path]
+        curve = np.linspace(-1.15, 1.15, 101) * max(map(abs, path))
+        axes.plot(curve, curve**2 / 2, color=GREY, lw=1.2)
+        axes.plot(path[:-1], losses[:-1], "o-", color=BLUE, markersize=4, lw=1.2)
+        arrow = {"arrowstyle": "->", "color": RED, "linewidth": 1.6}
+        axes.annotate("", (path[-1], losses[-1]), (path[-2], losses[-2]), arrowprops=arrow)
+        axes.plot(path[0], losses[0], "D", color=BLACK, markersize=6, zorder=3)
+        axes.set(title=name, xlabel="weight w")
+    panels[0][0].set_ylabel("loss w²/2")
+    return fig
+
+
+KINDS = {  # of hooks: the sign that stands for each
+    "forward pre-hook": (">", BLUE),
+    "forward hook": ("o", BLUE),
+    "backward pre-hook": ("<", RED),
+    "backward hook": ("s", RED),
+    "parameter hook": ("*", GREEN),
+}
+
+
+def hook_events(events: Sequence[tuple[str, str]], places: Sequence[str], names: Sequence[str]) -> Figure:
+    """When each hook fires: events (kind, place) in the order of their calls, a row for each place.
+
+    ValueError for a kind that is not in KINDS.
+    """
+    if unknown := sorted({kind for kind, _ in events} - set(KINDS)):
+        raise ValueError(f"unknown kinds of hooks {unknown}: {', '.join(KINDS)}")
+    fig, axes = new_figure(7.8, 0.45 * len(places) + 1.5)
+    for kind, (sign, colour) in KINDS.items():
+        spots = [(time, places.index(place)) for time, (name, place) in enumerate(events, 1) if name == kind]
+        if spots:
+            size = 12 if sign == "*" else 8
+            axes.plot(*zip(*spots, strict=True), sign, color=colour, markersize=size, label=kind, ls="none")
+    turn = next((time for time, (kind, _) in enumerate(events, 1) if not kind.startswith("forward")), len(events) + 1)
+    axes.axvline(turn - 0.5, color=GREY, lw=1.2, ls="--")
+    for middle, word in (((1 + turn) / 2 - 0.5, "forward"), ((turn + len(events)) / 2, "backward")):
+        axes.text(middle, -0.8, word, ha="center", va="center")
+    axes.set_yticks(range(len(places)), names)
+    axes.set(xlabel="call", xlim=(0.3, len(events) + 0.7), ylim=(len(places) - 0.4, -1.2))
+    axes.set_xticks(range(2, len(events) + 1, 2))
+    axes.grid(axis="y", color="#E0E0E0", lw=0.8)
+    axes.set_axisbelow(True)
+    fig.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return fig
+
+
 def patching_map(heat: Sequence[Sequence[float]], layers: Sequence[str]) -> Figure:
     """What share of the clean answer a patch recovers, 0 to 1: a row for each layer, a column for each position.
 
@@ -33,7 +99,7 @@ def patching_map(heat: Sequence[Sequence[float]], layers: Sequence[str]) -> Figu
     for row, values in enumerate(heat):
         for column, share in enumerate(values):
             written = f"{share + 0.0:g}"  # without the sign of -0.0
-            axes.text(column, row, written, ha="center", va="center", color="white" if share > 0.5 else GREY)
+            axes.text(column, row, written, ha="center", va="center", color="white" if share > 0.5 else BLACK)
     axes.set_xticks(range(len(heat[0])))
     axes.set_yticks(range(len(layers)), layers)
     axes.set(xlabel="position", ylabel="patched behind")
@@ -69,4 +135,23 @@ def loss_curves(curves: dict[str, Sequence[float]]) -> Figure:
         axes.plot(losses, color=colour, label=name, **look)
     axes.set(xlabel="step", ylabel="training loss, nats", xlim=(0, len(losses) - 1), yscale="log")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
+
+
+def first_and_last(losses: dict[str, tuple[float, float]]) -> Figure:
+    """First and last training loss of each run, an arrow from one to the other; losses: label -> (first, last) in nats."""
+    fig, axes = new_figure(7.6, 0.3 * len(losses) + 0.8)
+    for row, (first, last) in enumerate(losses.values()):
+        colour = GREEN if row == 0 else BLUE if last < first * 2 / 3 else RED
+        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.6}
+        axes.annotate("", (last, row), (first, row), arrowprops=arrow)
+        axes.plot(first, row, "|", color=colour, markersize=8)
+        axes.text(max(first, last) * 1.15, row, f"{first:.2f} → {last:.2f}", va="center", fontsize=9, bbox=plate())
+    highest, lowest = max(map(max, losses.values())), min(map(min, losses.values()))
+    axes.set(xscale="log", xlim=(lowest / 1.3, highest * 4), ylim=(len(losses) - 0.4, -0.6))
+    axes.set_xlabel("training loss in nats, logarithmic")
+    ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5) if lowest / 1.3 <= tick <= highest * 4]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(losses)), list(losses))
     return fig

@@ -13,7 +13,7 @@ def image_columns(columns: dict[str, np.ndarray]) -> Figure:
     for column, (label, images) in zip(axes.T, columns.items(), strict=True):
         column[0].set_title(label, loc="center", fontsize=8)
         for row, panel in enumerate(column):
-            panel.set_axis_off()
+            _hide_axes(panel)
             if row < len(images):
                 panel.imshow(images[row], cmap="gray")
     return fig
@@ -54,15 +54,26 @@ def mistakes(images: np.ndarray, captions: list[str]) -> Figure:
     rows = -(-len(images) // 6)
     fig, axes = new_figure(8.4, 1.9 * rows, nrows=rows, ncols=6, squeeze=False)
     for panel in axes.flat:
-        panel.set_axis_off()
+        _hide_axes(panel)
     for panel, image, caption in zip(axes.flat, images, captions, strict=False):
         panel.imshow(image, cmap="gray")
         panel.set_title(caption, loc="left", fontsize=8)
     return fig
 
 
+def saliency(images: np.ndarray, maps: np.ndarray, captions: list[str]) -> Figure:
+    """Images (n, H, W) in a row, each with its caption; below it its saliency (n, H, W), the brightest the largest."""
+    fig, axes = new_figure(1.15 * len(images), 2.75, nrows=2, ncols=len(images), squeeze=False)
+    for column, image, heat, caption in zip(axes.T, images, maps, captions, strict=True):
+        for panel, shown, colours in zip(column, (image, heat), ("gray", "cividis"), strict=True):
+            panel.imshow(shown, cmap=colours)
+            _hide_axes(panel)
+        column[0].set_title(caption, loc="left", fontsize=8)
+    return fig
+
+
 def norms_watched(norms: dict[str, list[float]], limit: float) -> Figure:
-    """The gradient's norm before clipping, by step; `limit` is where clipping would begin."""
+    """Gradient norms by step, before and after clipping at `limit`, say; the limit is a line."""
     fig, axes = new_figure(7.0, 3.0)
     for (label, values), colour, mark in zip(norms.items(), (SKY, RED), "ox", strict=False):
         axes.plot(range(1, len(values) + 1), values, mark, color=colour, markersize=4, label=label)
@@ -98,3 +109,8 @@ def accuracies(scores: dict[str, list[float]], images: int) -> Figure:
     axes.set_yticks(range(len(scores)), list(scores))
     axes.set(xlabel=f"% of {images:,} test images right", ylim=(len(scores) - 0.5, -0.5))
     return fig
+
+
+def _hide_axes(panel) -> None:
+    panel.set_axis_off()
+    panel.set(xticks=[], yticks=[])

@@ -1,43 +1,113 @@
 """Pictures of the training loop: orders, data, memory, schedules, resumption, learning."""
 
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from utils.figures.player import Film, film
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure, plate
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
 
 VERBS = {"f": "forward", "z": "zero", "b": "backward", "c": "clip", "s": "step"}
 OUTCOMES = {"right": GREEN, "clip inert": SKY, "never trains": GREY, "raises": RED, "trains wrongly": PURPLE}
-PATTERNS = {"right": "", "clip inert": "", "never trains": "/", "raises": "x", "trains wrongly": "."}
+STATIONS = ("none", "fresh", "clipped", "used", "none")  # of a gradient, after forward, backward, clip, step and zero
 
 
-def order_tiles(outcomes: dict[str, str]) -> Figure:
-    """Orders of the five verbs as rows of tiles, coloured and grouped by what they come to.
-
-    outcomes: order, a string of f z b c s -> a key of OUTCOMES; 24 orders fill three columns of eight.
-    """
-    figure, axes = new_figure(8.6, 3.8)
-    ranked = sorted(outcomes.items(), key=lambda item: list(OUTCOMES).index(item[1]))
-    rows = -(-len(ranked) // 3)
-    for place, (order, outcome) in enumerate(ranked):
-        column, row = divmod(place, rows)
-        for i, verb in enumerate(order):
-            look = {"facecolor": OUTCOMES[outcome], "hatch": PATTERNS[outcome], "edgecolor": "white", "linewidth": 0}
-            axes.add_patch(plt.Rectangle((6 * column + i - 0.48, -row - 0.3), 0.96, 0.6, **look))
-            ink = BLACK if outcome == "clip inert" else "white"
-            style = {"ha": "center", "va": "center", "fontsize": 6.8, "bbox": plate(OUTCOMES[outcome])}
-            axes.text(6 * column + i, -row, VERBS[verb], color=ink, **style)
-    keys = []
-    for outcome, colour in OUTCOMES.items():
-        count = sum(o == outcome for o in outcomes.values())
-        if count:
-            look = {"facecolor": colour, "hatch": PATTERNS[outcome], "edgecolor": "white", "linewidth": 0}
-            keys.append(plt.Rectangle((0, 0), 1, 1, label=f"{count} {outcome}", **look))
-    axes.set(xlim=(-0.7, 16.7), ylim=(0.6 - rows, 0.7))
+def stations() -> Figure:
+    """The five verbs as a circle, and what lies in .grad on the way from one to the next."""
+    figure, axes = new_figure(5.6, 4.4)
+    colours = {"none": GREY, "fresh": ORANGE, "clipped": BLUE, "used": PURPLE}
+    verbs = ("forward", "backward", "clip", "step", "zero")
+    turn = 2 * np.pi / len(verbs)
+    for n, (verb, station) in enumerate(zip(verbs, STATIONS, strict=True)):
+        begin, end = np.pi / 2 - turn * (n + 0.24), np.pi / 2 - turn * (n + 0.76)
+        way = np.linspace(begin, end, 40)
+        axes.plot(np.cos(way), np.sin(way), color=colours[station], linewidth=5, solid_capstyle="butt")
+        arrow = {"arrowstyle": "-|>,head_width=0.5,head_length=0.7", "color": colours[station], "linewidth": 0}
+        before, tip = end + 0.02, end - 0.06
+        ends = [(np.cos(angle), np.sin(angle)) for angle in (tip, before)]
+        axes.annotate("", ends[0], ends[1], arrowprops=arrow)
+        middle = (begin + end) / 2
+        inside = (0.66 * np.cos(middle), 0.66 * np.sin(middle))
+        axes.text(*inside, station, ha="center", va="center", fontsize=11)
+        place = (np.cos(np.pi / 2 - turn * n), np.sin(np.pi / 2 - turn * n))
+        axes.text(*place, verb, ha="center", va="center", fontsize=12, weight="bold")
+    axes.text(0, 0, ".grad", ha="center", va="center", fontsize=13, family="monospace")
+    axes.set(xlim=(-1.45, 1.45), ylim=(-1.15, 1.15), aspect="equal")
     axes.axis("off")
-    axes.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(OUTCOMES))
+    return figure
+
+
+def order_tiles(outcomes: dict[str, str], rows: int = 6) -> Figure:
+    """Orders of the five verbs, what comes after forward, in columns by what they come to.
+
+    outcomes: order, a string of f z b c s that begins with f -> a key of OUTCOMES.
+    """
+    if unknown := set(outcomes.values()) - set(OUTCOMES):
+        raise ValueError(f"unknown outcomes {sorted(unknown)}: one of {', '.join(OUTCOMES)}")
+    columns = []  # (outcome, how many in all where its first column begins, orders)
+    for outcome in OUTCOMES:
+        own = [order for order, found in outcomes.items() if found == outcome]
+        columns += [(outcome, 0 if n else len(own), own[n : n + rows]) for n in range(0, len(own), rows)]
+    figure, axes = new_figure(2.05 * len(columns), 2.6)
+    for x, (outcome, count, orders) in enumerate(columns):
+        if count:
+            axes.text(x - 0.47, -0.85, f"{count} {outcome}", fontsize=11, weight="bold", va="center")
+        tint = [0.35 * part + 0.65 for part in to_rgb(OUTCOMES[outcome])]
+        for y, order in enumerate(orders):
+            axes.add_patch(plt.Rectangle((x - 0.47, y - 0.4), 0.94, 0.8, facecolor=tint, edgecolor="none"))
+            words = " · ".join(VERBS[verb] for verb in order[1:])
+            axes.text(x, y, words, ha="center", va="center", fontsize=8.5)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(rows - 0.4, -1.3))
+    axes.axis("off")
+    return figure
+
+
+def fetch_timeline(times: dict[str, tuple[list, list]]) -> Figure:
+    """When batches are fetched and steps are made; times: title -> intervals (began, ended) of fetches and of steps."""
+    figure, panels = new_figure(8.0, 0.95 * len(times) + 0.6, nrows=len(times), sharex=True, squeeze=False)
+    for axes, (title, (fetches, steps)) in zip(panels[:, 0], times.items(), strict=True):
+        start = fetches[0][0]
+        for row, (intervals, colour) in enumerate(((fetches, YELLOW), (steps, SKY))):
+            bars = [(began - start, ended - began) for began, ended in intervals]
+            overlap = any(later < began + length for (began, length), (later, _) in pairwise(bars))
+            height = 0.42 if overlap else 0.84  # two at a time lie one below the other
+            for n, (began, length) in enumerate(bars):
+                low = row - 0.42 + (n % 2 * height if overlap else 0)
+                axes.broken_barh([(began, length)], (low, height), facecolor=colour, edgecolor="white")
+                axes.text(began + length / 2, low + height / 2, n, ha="center", va="center", fontsize=8)
+        axes.set_yticks([0, 1], ["fetch", "step"])
+        axes.set(ylim=(1.6, -0.6))
+        axes.set_title(title, fontsize=10)
+    panels[-1, 0].set_xlabel("seconds; the number is that of the batch")
+    return figure
+
+
+def token_weights(lengths: list[int]) -> Figure:
+    """What each token of some padded sequences weighs in the gradient: squares whose area is the weight.
+
+    lengths: how many tokens of each sequence count. Above: the mean of the sequences' means; below: sums, divided once.
+    """
+    longest, count, k = max(lengths), sum(lengths), len(lengths)
+    ways = {
+        f"each loss a mean, divided by {k}": [k * length for length in lengths],
+        f"sums, divided once by {count}": [count] * k,
+    }
+    heaviest = 1 / (k * min(lengths))
+    figure, panels = new_figure(9.0, 3.0, nrows=2)
+    for axes, colour, (title, divisors) in zip(panels, (ORANGE, BLUE), ways.items(), strict=True):
+        for row, (length, divisor) in enumerate(zip(lengths, divisors, strict=True)):
+            for place in range(longest):
+                box = plt.Rectangle((place - 0.46, row - 0.46), 0.92, 0.92, facecolor=PALE, edgecolor="none")
+                axes.add_patch(box)
+                side = 0.92 * (1 / divisor / heaviest) ** 0.5 if place < length else 0
+                corner = (place - side / 2, row - side / 2)
+                axes.add_patch(plt.Rectangle(corner, side, side, facecolor=colour, edgecolor="none"))
+            axes.text(longest, row, f"1/{divisor} each" if length > 1 else f"1/{divisor}", va="center")
+        axes.set(xlim=(-0.6, longest + 4), ylim=(k - 0.4, -0.6), aspect="equal", xticks=[], yticks=[], title=title)
+        axes.axis("off")
     return figure
 
 
@@ -50,56 +120,8 @@ def worker_draws(epochs: dict[str, tuple[list[float], list[float]]]) -> Figure:
         axes.plot(range(n, 2 * n), second, "D", color=ORANGE, label="epoch 2")
         axes.axvline(n - 0.5, color=GREY, linewidth=0.8)
         axes.set(title=f"{title}\n{len({*first, *second})} different draws", xlabel="example, in order of arrival")
-    panels[0].set(ylabel="number drawn", ylim=(0, 1))
+    panels[0].set(ylabel="number drawn", ylim=(-0.04, 1.04))
     panels[-1].legend(loc="upper right", fontsize=8)
-    return figure
-
-
-def memory_over_steps(trace: list[int], ends: list[int], unit_bytes: int) -> Figure:
-    """Live bytes after each operation of a few training steps, the verbs forward, backward, step, zero shaded.
-
-    trace: bytes alive after each operation. ends: length of the trace when each verb ended. unit_bytes: the weights.
-    """
-    figure, axes = new_figure(9.0, 3.4)
-    live = [bytes_alive / unit_bytes for bytes_alive in trace]
-    top = 1.12 * max(live)
-    tints = {"forward": SKY, "backward": ORANGE, "step": GREEN, "zero": GREY}
-    for place, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        name = list(tints)[place % 4]
-        axes.axvspan(start, end, color=tints[name], alpha=0.25, linewidth=0)
-        axes.axvline(end, color=GREY, linewidth=0.8, linestyle=":")
-        style = {"ha": "center", "va": "bottom", "fontsize": 8, "rotation": 0 if end - start > len(live) / 25 else 90}
-        axes.text((start + end) / 2, 1.02 * top, name, **style)
-    axes.step(range(1, len(live) + 1), live, color=BLACK, linewidth=1.2, where="mid")
-    peak = max(range(len(live)), key=live.__getitem__)
-    axes.annotate(f"peak {live[peak]:.2f}", (peak + 1, live[peak]), xytext=(4, 2), textcoords="offset points")
-    axes.set(xlabel="operation", ylabel="live memory / weights", xlim=(0, len(live)), ylim=(0, top))
-    return figure
-
-
-def schedule_units(per_epoch: list[float], per_batch: list[float]) -> Figure:
-    """Learning rate at the start of each epoch: one schedule stepped per epoch and per batch."""
-    figure, axes = new_figure(8.0, 3.0)
-    axes.plot(per_batch, "o-", color=ORANGE, markersize=3, linewidth=0.8, label="counted in epochs, stepped per batch")
-    axes.plot(per_epoch, color=BLUE, linewidth=2, label="counted in epochs, stepped per epoch")
-    axes.plot(len(per_batch) - 1, per_batch[-1], "o", color=RED, label="where the wrong one ends")
-    axes.set(xlabel="epoch", ylabel="learning rate", ylim=(0, max(per_batch) * 1.3))
-    axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    axes.legend(loc="upper center", ncols=3, fontsize=8)
-    return figure
-
-
-def ragged_errors(tails: list[int], curves: dict[str, list[list[float]]]) -> Figure:
-    """Relative gradient error against the size of the last piece. curves: label -> one list of errors for each tail."""
-    figure, axes = new_figure(7.5, 3.2)
-    for (label, errors), colour, mark in zip(curves.items(), (ORANGE, BLUE), "os", strict=False):
-        means = [sum(each) / len(each) for each in errors]
-        axes.plot(tails, means, mark + "-", color=colour, label=label)
-        axes.fill_between(
-            tails, [min(e) for e in errors], [max(e) for e in errors], color=colour, alpha=0.2, linewidth=0
-        )
-    axes.set(xlabel="examples in the last of four pieces (the others have 64)", ylabel="relative error of the gradient")
-    axes.legend(loc="upper right")
     return figure
 
 
@@ -124,8 +146,8 @@ def resume_matrix(matrix: dict[str, dict[str, bool]]) -> Figure:
             differs = matrix[piece][name]
             box = plt.Rectangle((column - 0.46, row - 0.42), 0.92, 0.84, color=RED if differs else PALE, lw=0)
             axes.add_patch(box)
-            word, colour = ("differs", "white") if differs else ("same", GREY)
-            axes.text(column, row, word, ha="center", va="center", fontsize=8, color=colour)
+            word = "differs" if differs else "same"
+            axes.text(column, row, word, ha="center", va="center", fontsize=8, color=BLACK)
     axes.set_xticks(range(len(observables)), [name.replace(" ", "\n") for name in observables], fontsize=8)
     axes.set_yticks(range(len(pieces)), pieces)
     axes.set(xlim=(-0.5, len(observables) - 0.5), ylim=(len(pieces) - 0.5, -0.5), ylabel="left out")
@@ -151,6 +173,7 @@ def run_lives(starts: list[int], ends: list[int], reasons: list[str], every: int
         style = {"textcoords": "offset points", "va": "center", "fontsize": 8}
         axes.annotate(f"{reason} at step {end}", (end, row), xytext=(8, 0), **style)
     axes.set_yticks(range(len(starts)), [f"process {number}" for number in range(1, len(starts) + 1)])
+    axes.set_xticks([*starts, max(ends)])
     axes.set(xlabel="step", xlim=(0, 1.3 * max(ends)), ylim=(len(starts) - 0.4, -0.6))
     axes.legend(loc="lower left", fontsize=8)
     return fig
@@ -173,18 +196,17 @@ def silent_bugs(losses: dict[str, tuple[float, float]]) -> Figure:
 def decision_film(frames, points, labels, extent: float) -> Film:
     """A film of what a classifier of the plane believes, one frame a checkpoint.
 
-    frames: [(probabilities (H, W, 3) over the square from -extent to extent, accuracy), …]; points (N, 2) with labels (N,)
-    are drawn into every frame.
+    frames: {"epoch 1": (probabilities (H, W, 3) over the square from -extent to extent, accuracy), …}; points (N, 2)
+    with labels (N,) are drawn into every frame.
     """
 
-    def frame(probabilities, accuracy: float) -> Figure:
+    def frame(name: str, probabilities, accuracy: float) -> Figure:
         fig, axes = new_figure(6.0, 6.2)
-        _beliefs(axes, probabilities, points, labels, extent)
-        axes.set_title(f"{accuracy:.1%} of validation points")
+        _beliefs(axes, probabilities, points, labels, extent, markersize=5)
+        axes.set_title(f"{name}: {accuracy:.1%} of the validation points right")
         return fig
 
-    shown = ((f"epoch {epoch}", frame(*each)) for epoch, each in enumerate(frames, start=1))
-    return film(shown, "decision regions of the network")
+    return film(((name, frame(name, *each)) for name, each in frames.items()), "decision regions of the network")
 
 
 def decision_panels(frames, points, labels, extent: float) -> Figure:
@@ -196,13 +218,14 @@ def decision_panels(frames, points, labels, extent: float) -> Figure:
     return fig
 
 
-def _beliefs(axes, probabilities, points, labels, extent: float, interpolation: str | None = None) -> None:
+def _beliefs(axes, probabilities, points, labels, extent: float, interpolation=None, markersize: float = 2.5) -> None:
     """The plane, coloured by what a classifier believes of each place, and the points with their true classes."""
     colours = np.array([to_rgb(colour) for colour in (SKY, YELLOW, GREEN)])  # three greys too
     square = {"origin": "lower", "extent": [-extent, extent] * 2, "interpolation": interpolation}
     axes.imshow(0.2 + 0.8 * (probabilities @ colours), **square)
     for label, marker in enumerate("os^"):
-        axes.plot(*points[labels == label].T, marker, color=BLACK, markersize=2.5, markerfacecolor="white", mew=0.5)
+        look = {"color": BLACK, "markersize": markersize, "markerfacecolor": "white", "mew": 0.5}
+        axes.plot(*points[labels == label].T, marker, **look)
     axes.set(xticks=[], yticks=[])
 
 

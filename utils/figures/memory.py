@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from utils.figures.numbers import byte_unit
@@ -11,6 +12,7 @@ from utils.figures.style import (
     GREEN,
     GREY,
     ORANGE,
+    PALE,
     PURPLE,
     RED,
     SKY,
@@ -24,30 +26,93 @@ COLOURS = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, GREY)
 LAYERS = ("", "\\\\\\", "", "", "///", "")  # where two layers that touch are the same grey
 
 
+def _stacked(axes: Axes, parts: dict[str, Sequence[int]], phases: dict[str, int], top: float, scale: int) -> int:
+    """Draw the layers of one step and the names of its phases; the index of its peak.
+
+    Bytes are divided by `scale`, and `top` is the highest of the picture, so divided.
+    """
+    lengths = {len(series) for series in parts.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"categories of {sorted(lengths)} events: give every category one value per event")
+    total = _total(parts)
+    layers = [[value / scale for value in series] for series in parts.values()]
+    looks = {"colors": COLOURS[: len(parts)], "hatch": LAYERS, "edgecolor": "white", "lw": 0}
+    axes.stackplot(range(len(total)), layers, labels=list(parts), step="post", **looks)
+    for name, start in phases.items():
+        axes.axvline(start, color=BLACK, lw=0.8, ls=":")
+        axes.text(start, 1.13 * top, f" {name}", fontsize=9, va="top")
+    peak = total.index(max(total))
+    axes.plot(peak, total[peak] / scale, "v", color=BLACK, markersize=6)
+    axes.set(xlim=(0, len(total) - 1), ylim=(0, 1.15 * top), xlabel="event of the step")
+    return peak
+
+
+def _total(parts: dict[str, Sequence[int]]) -> list[int]:
+    return [sum(values) for values in zip(*parts.values(), strict=False)]
+
+
 def step_timeline(parts: dict[str, Sequence[int]], phases: dict[str, int]) -> Figure:
     """Bytes alive after each event of a step (an operation, the birth of a tensor), stacked by category.
 
     parts: category -> bytes after each event, all of one length, the lowest layer first.
     phases: name -> index of its first event, in order. Raises ValueError if the lengths differ.
     """
-    lengths = {len(series) for series in parts.values()}
-    if len(lengths) != 1:
-        raise ValueError(f"categories of {sorted(lengths)} events: give every category one value per event")
-    total = [sum(values) for values in zip(*parts.values(), strict=True)]
-    scale, unit = byte_unit(max(total))
+    highest = max(_total(parts))
+    scale, unit = byte_unit(highest)
     fig, axes = new_figure(7.4, 3.9)
-    layers = [[value / scale for value in series] for series in parts.values()]
-    looks = {"colors": COLOURS[: len(parts)], "hatch": LAYERS, "edgecolor": "white", "lw": 0}
-    axes.stackplot(range(len(total)), layers, labels=list(parts), step="post", **looks)
-    top = max(total) / scale
-    for name, start in phases.items():
-        axes.axvline(start, color=BLACK, lw=0.8, ls=":")
-        axes.text(start, 1.13 * top, f" {name}", fontsize=9, va="top")
-    peak = total.index(max(total))
-    axes.plot(peak, top, "v", color=BLACK, markersize=6)
+    top = highest / scale
+    peak = _stacked(axes, parts, phases, top, scale)
     axes.text(peak, top, f"   peak {top:,.2f} {unit}", va="center", fontsize=9)
-    axes.set(xlim=(0, len(total) - 1), ylim=(0, 1.15 * top), xlabel="event of the step", ylabel=f"{unit} alive")
+    axes.set(ylabel=f"{unit} alive")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True, frameon=False)
+    return fig
+
+
+def steps_side_by_side(steps: dict[str, tuple[dict, dict]], limit: tuple[str, int]) -> Figure:
+    """Several steps on one scale, and the memory of a card as a line across them.
+
+    steps: title -> (parts, phases) as in step_timeline. limit: its name, and its bytes.
+    """
+    highest = max(limit[1], *(max(_total(parts)) for parts, _ in steps.values()))
+    scale, unit = byte_unit(highest)
+    fig, panels = new_figure(8.2, 4.1, ncols=len(steps), sharey=True)
+    for axes, (title, (parts, phases)) in zip(panels, steps.items(), strict=True):
+        peak = _stacked(axes, parts, phases, highest / scale, scale)
+        height = max(_total(parts)) / scale
+        below = height < limit[1] / scale  # the label stays clear of the line
+        text = f"   peak {height:,.2f} {unit}"
+        axes.text(peak, height, text, va="top" if below else "bottom", fontsize=9)
+        axes.axhline(limit[1] / scale, color=RED, lw=1.4, ls="--")
+        axes.set(title=title)
+    right = panels[-1].get_yaxis_transform()
+    panels[-1].text(0.99, 0.99 * limit[1] / scale, limit[0], transform=right, ha="right", va="top", fontsize=9)
+    panels[0].set(ylabel=f"{unit} alive")
+    handles, labels = panels[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return fig
+
+
+def storage_with_views(numbers: int, views: dict[str, tuple[int, int]], itemsize: int = 4) -> Figure:
+    """A storage as a bar of `numbers` numbers, and above it the tensors that look at it: name -> (first, one past last)."""
+    fig, axes = new_figure(7.0, 0.5 * len(views) + 1.5)
+    axes.broken_barh([(0, numbers)], (0, 0.8), facecolor=PALE, edgecolor=BLACK)
+    nbytes = f"the storage: {numbers * itemsize:,} bytes"
+    axes.text(numbers / 2, 0.4, nbytes, ha="center", va="center", fontsize=9)
+    for row, (name, (first, end)) in enumerate(views.items(), 1):
+        look = filled(row - 1, COLOURS[row - 1])
+        axes.broken_barh([(first, end - first)], (row + 0.1, 0.55), **look)
+        for place in (first, end):
+            axes.plot([place, place], [0.8, row + 0.1], color=GREY, lw=0.8, ls=":")
+        label = f"{name}: {(end - first) * itemsize:,} bytes"
+        if end < 0.6 * numbers:
+            axes.text(end + 0.01 * numbers, row + 0.38, label, va="center", fontsize=9)
+        elif first > 0.4 * numbers:
+            axes.text(first - 0.01 * numbers, row + 0.38, label, ha="right", va="center", fontsize=9)
+        else:
+            axes.text((first + end) / 2, row + 0.38, label, ha="center", va="center", fontsize=9, bbox=plate())
+    axes.set(xlim=(-0.01 * numbers, 1.01 * numbers), ylim=(-0.1, len(views) + 0.9), xlabel="place in the storage")
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
     return fig
 
 
@@ -109,8 +174,8 @@ def checkpoint_curve(segments: Sequence[int], peaks: Sequence[float], flops: Seq
 def memory_budget(bars: dict[str, dict[str, int]], cards: dict[str, int]) -> Figure:
     """One stacked bar of bytes for each way to train; `cards`: name -> bytes that it holds, a vertical line.
 
-    bars: label -> {part: bytes}; a part keeps its colour over all bars. A bar too long for every card is drawn to
-    its end, with its total beside it.
+    bars: label -> {part: bytes}; a part keeps its colour over all bars. The total stands before the bar, where
+    no line of a card can cross it.
     """
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
     longest = max(max(sum(bar.values()) for bar in bars.values()), max(cards.values()))
@@ -122,14 +187,14 @@ def memory_budget(bars: dict[str, dict[str, int]], cards: dict[str, int]) -> Fig
             look = filled(place, COLOURS[place % len(COLOURS)])
             axes.barh(row, nbytes / 1e9, left=left, label=part, **look)
             left += nbytes / 1e9
-        end = left + 0.01 * longest / 1e9
-        axes.text(end, row, f"{left:,.1f} GB", va="center", fontsize=9, bbox=plate(), zorder=3)
     for name, size in cards.items():
         axes.axvline(size / 1e9, color=RED, lw=1.2, ls="--")
-        axes.text(size / 1e9, -0.75, f"{name} ", ha="right", fontsize=9, color=RED)
-    axes.set_yticks(range(len(bars)), list(bars))
-    axes.set(xlabel="GB on one card", xlim=(0, 1.15 * longest / 1e9), ylim=(len(bars) - 0.5, -1.1))
+        axes.text(size / 1e9, -0.75, f"{name} ", ha="right", fontsize=9)
+    axes.set_yticks(range(len(bars)), [f"{name}: {sum(bar.values()) / 1e9:,.1f} GB" for name, bar in bars.items()])
+    axes.set(xlabel="GB on one card", xlim=(0, 1.03 * longest / 1e9), ylim=(len(bars) - 0.5, -1.1))
     handles, labels = axes.get_legend_handles_labels()
     first = dict(zip(reversed(labels), reversed(handles), strict=True))
-    fig.legend([first[part] for part in parts], parts, loc="outside lower center", ncols=len(parts), frameon=False)
+    fig.legend(
+        [first[part] for part in parts], parts, loc="outside lower center", ncols=min(len(parts), 3), frameon=False
+    )
     return fig

@@ -1,14 +1,35 @@
-"""Pictures of mixed precision: dtypes of operations, gradients and fp16's edges, loss curves, a scale and its skips."""
+"""Pictures of mixed precision: a step and its dtypes, gradients and fp16's edges, loss curves, a scale and its skips."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure, signs
 
 COLOURS = (BLACK, ORANGE, GREEN, BLUE, RED, PURPLE, SKY)
 DTYPES = {"float32": SKY, "bfloat16": ORANGE, "float16": YELLOW, "float64": PURPLE}  # drawn in GREY if none of these
+STATIONS = {  # of a training step: where each tensor is drawn
+    "weights": (0.0, 1.0),
+    "16-bit copies": (1.0, 1.0),
+    "logits": (2.0, 1.0),
+    "loss": (3.0, 1.0),
+    "gradient of\nthe logits": (3.0, 0.0),
+    "gradient of\nthe copies": (2.0, 0.0),
+    ".grad": (1.0, 0.0),
+    "Adam's averages": (0.0, 0.0),
+}
+OPERATIONS = (
+    "cast",
+    "matrix\nproducts",
+    ".float(),\nthen loss",
+    "backward\nof the loss",
+    "matrix\nproducts",
+    "cast",
+    "Adam",
+    "step",
+)
 PATTERNS = {"bfloat16": "///", "float16": "...", "float64": "xxx"}
 
 
@@ -33,6 +54,39 @@ def dtype_table(columns: dict[str, dict[str, object]]) -> Figure:
     axes.set_yticks(range(len(columns)), list(columns))
     axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(len(columns) - 0.5, -0.5))
     fig.legend(loc="outside upper center", ncols=len(DTYPES), frameon=False, title="dtype that comes out")
+    return fig
+
+
+def step_dtypes(dtypes: dict[str, object]) -> Figure:
+    """One training step as a ring of tensors: forward above, backward below, each box with its dtype and its colour.
+
+    dtypes: station -> torch dtype, for all of STATIONS in that order. ValueError if not.
+    """
+    if list(dtypes) != list(STATIONS):
+        raise ValueError(f"the stations of a step are {', '.join(map(repr, STATIONS))}")
+    fig, axes = new_figure(7.6, 3.4)
+    places = [(2.1 * x, 1.6 * y) for x, y in STATIONS.values()]
+    for (name, dtype), (x, y) in zip(dtypes.items(), places, strict=True):
+        word = str(dtype).removeprefix("torch.")
+        box = {"boxstyle": "round,pad=0.4", "facecolor": DTYPES.get(word, GREY), "edgecolor": BLACK, "alpha": 0.75}
+        axes.text(x, y, f"{name}\n{word}", ha="center", va="center", fontsize=9, bbox=box, zorder=3)
+    for operation, start, end in zip(OPERATIONS, places, places[1:] + places[:1], strict=True):
+        across, right = start[1] == end[1], end[0] > start[0]
+        room = (0.72 if right else -0.72, 0) if across else (0, 0.42 if end[1] > start[1] else -0.42)
+        ends = [(start[0] + room[0], start[1] + room[1]), (end[0] - room[0], end[1] - room[1])]
+        axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "-|>", "color": BLACK, "lw": 1.4})
+        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        shift, align = ((0, 0.16), "bottom") if across else ((0.12, 0), "center")
+        axes.text(
+            middle[0] + shift[0],
+            middle[1] + shift[1],
+            operation,
+            ha="center" if across else "left",
+            va="bottom" if across else align,
+            fontsize=8,
+        )
+    axes.set(xlim=(-1.0, 7.3), ylim=(-0.6, 2.3))
+    axes.axis("off")
     return fig
 
 
@@ -94,6 +148,11 @@ def scaling_errors(errors: dict[str, Sequence[float]], amaxes: Sequence[float]) 
     for (name, values), colour, style in zip(errors.items(), (GREEN, RED, BLUE), "os^", strict=False):
         below.plot(range(len(values)), values, style + "-", color=colour, ms=3.5, label=name)
     below.set(yscale="log", xlabel="step", ylabel="relative error")
+    shares = (0.01, 0.03, 0.1, 0.3, 1.0)
+    below.set_yticks(shares, [f"{share:.0%}" for share in shares])
+    below.yaxis.set_minor_formatter(NullFormatter())
+    least, most = (choose(map(choose, errors.values())) for choose in (min, max))
+    below.set_ylim(min(least / 1.2, 0.02), max(most * 1.2, 0.5))
     fig.legend(loc="outside upper center", ncols=len(errors), frameon=False)
     return fig
 
@@ -106,8 +165,6 @@ def loss_histogram(powers: Sequence[float], blind: dict[str, float]) -> Figure:
     top = axes.get_ylim()[1]
     for (name, edge), colour, height in zip(blind.items(), (RED, PURPLE, GREEN), (1.2, 1.05, 0.9), strict=False):
         axes.axvline(edge, color=colour, lw=1.6, ls="--")
-        axes.text(
-            edge, height * top, f"0 in {name}: {np.mean(powers < edge):.0%}  ", ha="right", va="center", color=colour
-        )
+        axes.text(edge, height * top, f"0 in {name}: {np.mean(powers < edge):.0%}  ", ha="right", va="center")
     axes.set(xlabel="loss of one example, as a power of two", ylabel="examples", ylim=(0, 1.3 * top))
     return fig

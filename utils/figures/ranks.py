@@ -1,10 +1,12 @@
-"""Pictures of many ranks: a ring at work, buckets that overlap with the backward, bytes per rank."""
+"""Pictures of many ranks: collectives, a ring at work, padding, buckets that overlap with the backward, sharding."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure, plate
+
+RANK_COLOURS = (SKY, ORANGE, GREEN, PURPLE)
 
 
 def ring_steps(states: Sequence[Sequence[Sequence[int]]]) -> Figure:
@@ -56,20 +58,82 @@ def bucket_timeline(networks: dict[str, Sequence[tuple[float, float, float]]], b
     return fig
 
 
-def bytes_per_rank(ranks: Sequence[int], models: dict[str, dict[str, Sequence[float]]], memory: float) -> Figure:
-    """A panel a model: gigabytes on the fullest rank against the number of ranks, a line a stage, and a GPU's memory."""
-    fig, panels = new_figure(8.4, 3.4, ncols=len(models), squeeze=False, sharey=True)
-    styles = tuple(zip((GREY, ORANGE, PURPLE, GREEN), "os^D", strict=True))
-    for axes, (model, stages) in zip(panels[0], models.items(), strict=True):
-        for (name, gigabytes), (colour, mark) in zip(stages.items(), styles, strict=True):
-            axes.plot(ranks, gigabytes, color=colour, marker=mark, markersize=4, lw=1.6, label=name)
-        axes.axhline(memory, color=BLACK, lw=1, ls="--")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xlabel("ranks")
-        axes.set_title(model, loc="left")
-        axes.set_xticks(ranks[::2], [str(count) for count in ranks[::2]])
-    panels[0, 0].set_ylabel("GB per rank: weights,\ngradients, optimizer")
-    panels[0, 0].text(ranks[-1], 0.95 * memory, f"{memory:g} GB", ha="right", va="top", fontsize=9)
-    panels[0, -1].legend(loc="lower left", fontsize=9)
+def collective_grids(own: Sequence[Sequence[int]], after: dict[str, Sequence[Sequence[int]]]) -> Figure:
+    """What the ranks begin with, and what each collective leaves: a row a rank, a box a number.
+
+    own[rank] and after[name][rank] are lists of numbers. A number that a rank began with has that rank's colour; a sum
+    over all ranks is yellow.
+    """
+    panels = {"before": own, **after}
+    widths = [max(3.5, *map(len, rows)) for rows in panels.values()]  # room for the title
+    fig, grid = new_figure(
+        0.36 * sum(widths) + 1.1, 2.0, ncols=len(panels), squeeze=False, gridspec_kw={"width_ratios": widths}
+    )
+    colour_of = {n: RANK_COLOURS[rank % 4] for rank, row in enumerate(own) for n in row}
+    for axes, (name, rows) in zip(grid[0], panels.items(), strict=True):
+        for rank, row in enumerate(rows):
+            for place, number in enumerate(row):
+                axes.barh(rank, 0.92, left=place, height=0.88, color=colour_of.get(number, YELLOW))
+                axes.text(place + 0.46, rank, str(number), ha="center", va="center", fontsize=8)
+        axes.set(xlim=(-0.1, max(3.5, *map(len, rows))), ylim=(len(rows) - 0.4, -0.6), xticks=[], yticks=[])
+        axes.set_title(name, fontsize=10)
+        axes.spines[:].set_visible(False)
+    grid[0, 0].set_yticks(range(len(own)), [f"rank {rank}" for rank in range(len(own))])
+    grid[0, 0].tick_params(length=0)
+    return fig
+
+
+def padded_shares(shares: Sequence[Sequence[int]], examples: int) -> Figure:
+    """A row a rank, a box for each index that it is dealt, in order; an index that came before is red and hatched.
+
+    shares[rank] is a list of indices; indices are dealt in turn, one to each rank.
+    """
+    fig, axes = new_figure(1.0 + 0.8 * max(map(len, shares)), 0.42 * len(shares) + 0.5)
+    dealt = [(turn, rank) for turn in range(max(map(len, shares))) for rank in range(len(shares))]
+    seen = set()
+    for turn, rank in dealt:
+        if turn >= len(shares[rank]):
+            continue
+        index = shares[rank][turn]
+        again = index in seen
+        seen.add(index)
+        look = {"color": "white", "edgecolor": RED, "hatch": "////"} if again else {"color": RANK_COLOURS[rank % 4]}
+        axes.barh(rank, 0.9, left=turn, height=0.84, **look)
+        axes.text(turn + 0.45, rank, str(index), ha="center", va="center", fontsize=10, bbox=plate() if again else None)
+    axes.set(xlim=(-0.1, max(map(len, shares))), ylim=(len(shares) - 0.4, -0.6), xticks=[])
+    axes.set_yticks(range(len(shares)), [f"rank {rank}" for rank in range(len(shares))])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{examples} examples, {sum(map(len, shares))} dealt")
+    return fig
+
+
+def sharding_stages(ranks: int, bytes_per_parameter: dict[str, float]) -> Figure:
+    """DDP and ZeRO-1, 2, 3 one below the other: a bar a rank, cut into weights, gradients and optimizer.
+
+    bytes_per_parameter: the three, in this order, before sharding. Stage s shards the last s of them: each rank keeps
+    its own piece, at the place where it lies in the whole; what it does not hold stays pale.
+    """
+    names = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3, FSDP")
+    fig, panels = new_figure(8.4, 3.4, nrows=len(names), ncols=ranks, squeeze=False)
+    colours = dict(zip(bytes_per_parameter, (SKY, ORANGE, GREEN), strict=True))
+    total = sum(bytes_per_parameter.values())
+    for stage, (name, row) in enumerate(zip(names, panels, strict=True)):
+        cut = list(bytes_per_parameter)[len(bytes_per_parameter) - stage :]
+        for rank, axes in enumerate(row):
+            left, held = 0.0, 0.0
+            for part, size in bytes_per_parameter.items():
+                axes.barh(0, size, left=left, height=1, color=PALE, edgecolor="white")
+                piece = size / ranks if part in cut else size
+                begin = left + (rank * piece if part in cut else 0)
+                axes.barh(0, piece, left=begin, height=1, color=colours[part], label=part)
+                left, held = left + size, held + piece
+            axes.set(xlim=(0, total), ylim=(-0.5, 0.5), xticks=[], yticks=[])
+            axes.set_xlabel(f"{held:g} bytes", fontsize=9)
+            axes.spines[:].set_visible(False)
+            if stage == 0:
+                axes.set_title(f"rank {rank}", fontsize=10)
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper right", ncols=3, fontsize=9)
     return fig

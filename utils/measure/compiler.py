@@ -1,16 +1,19 @@
-"""Counts what torch.compile produces: graphs and their operations, recompilations, Inductor's kernels."""
+"""Counts what torch.compile produces: graphs and their operations, recompilations, Inductor's kernels, bytes, seconds."""
 
 import atexit
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
 from torch import fx
 from torch._inductor import config, metrics
+from torch._inductor import utils as inductor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import Timer
 
 
@@ -55,23 +58,40 @@ class _Operations(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.names: list[str] = []
+        self.bytes = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
         self.names.append(function._overloadpacket.__name__)
-        return function(*args, **(kwargs or {}))
+        self.bytes += sum(t.nbytes for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor))
+        return result
 
 
 def operations(function: Callable, *args) -> list[str]:
-    """The operations that function(*args) sends to the device, in order, without autograd's: "sin", "addmm", ..."""
+    """The operations that function(*args) sends to the device, in order, without autograd's: "sin", "addmm", ...
+
+    For eager code only: under its dispatch mode Dynamo would skip a compiled function, and go on skipping it later.
+    """
     with _Operations() as recorder:
         function(*args)
     return recorder.names
 
 
-class Kernels(NamedTuple):
-    """What Inductor generated for one call. output: the call's result; count: kernels; vectorised: those with SIMD code.
+def bytes_moved(function: Callable, *args) -> int:
+    """The bytes that the operations of function(*args) read and write: the sizes of all their tensors. Eager code only.
 
-    vectorised counts C++ kernels for the CPU; on a GPU it is 0. Matrix products that go to a library are not counted.
+    Views count as if they were read and written, so give it functions without any.
+    """
+    with _Operations() as recorder:
+        function(*args)
+    return recorder.bytes
+
+
+class Kernels(NamedTuple):
+    """What Inductor generated for one call. output: the call's result; count: loop nests; vectorised: those with SIMD code.
+
+    A Triton kernel is one loop nest, a C++ function may hold several. vectorised is 0 on a GPU. Matrix products that go to
+    a library are not counted.
     """
 
     output: object
@@ -88,6 +108,26 @@ def kernels(function: Callable, *args, **settings) -> Kernels:
     metrics.reset()
     output = torch.compile(function, **settings)(*args)
     return Kernels(output, metrics.generated_kernel_count, metrics.generated_cpp_vec_kernel_count)
+
+
+def generated_source(function: Callable, *args) -> str:
+    """What Inductor writes for function(*args), without gradients: Python with the kernels in it, C++ or Triton."""
+    torch.compiler.reset()
+    with torch.no_grad():
+        _, sources = inductor.run_and_get_code(torch.compile(function), *args)
+    return "\n".join(sources)
+
+
+def mode_seconds(function: Callable, *args, mode: str, least: float = 0.3) -> tuple[float, float]:
+    """Seconds of the first call of torch.compile(function, mode=mode), from an empty cache, and of a later one (median)."""
+    torch.compiler.reset()
+    with inductor.fresh_cache(), torch.no_grad():
+        compiled = torch.compile(function, mode=mode)
+        began = time.perf_counter()
+        compiled(*args)
+        first = time.perf_counter() - began
+        compiled(*args)  # CUDA graphs are recorded in the second call
+        return first, median_seconds(compiled, *args, least=least)
 
 
 def own_cache() -> str:

@@ -107,7 +107,7 @@ def roofline_picture() -> Figure:
 
 
 def spiral_picture() -> Figure:
-    """Predictions of a small network over the plane after some epochs on the spiral: lecture 09's run."""
+    """Predictions of a small network over the plane after some epochs on the spiral: the settings of lecture 09."""
     data = spiral()
     torch.manual_seed(0)
     every = {"log_every": EPOCH, "val_every": EPOCH, "save_every": EPOCH, "keep": EPOCHS[-1]}

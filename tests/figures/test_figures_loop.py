@@ -78,10 +78,6 @@ def test_run_lives_say_how_each_process_ended():
     ]
 
 
-def test_silent_bugs_show_both_losses():
-    assert "1.00 → 0.25" in words(figures.silent_bugs({"right": (1.0, 0.2), "bug": (1.0, 0.25)}))
-
-
 def test_decision_film_has_a_frame_for_each_checkpoint():
     plane = np.full((20, 20, 3), 1 / 3)
     shares = {"epoch 1": 0.3, "epoch 2": 0.6, "epoch 9": 0.9}

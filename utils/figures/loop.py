@@ -179,20 +179,6 @@ def run_lives(starts: list[int], ends: list[int], reasons: list[str], every: int
     return fig
 
 
-def silent_bugs(losses: dict[str, tuple[float, float]]) -> Figure:
-    """First and last training loss of each run, an arrow from one to the other; losses: label -> (first, last) in nats."""
-    fig, axes = new_figure(7.4, 0.3 * len(losses) + 0.8)
-    for row, (first, last) in enumerate(losses.values()):
-        colour = GREEN if row == 0 else (BLUE if last < first * 2 / 3 else RED)
-        axes.annotate("", (last, row), (first, row), arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6})
-        axes.text(max(first, last) * 1.15, row, f"{first:.2f} → {last:.2f}", va="center", fontsize=8, color=colour)
-    highest, lowest = max(map(max, losses.values())), min(map(min, losses.values()))
-    axes.set(xscale="log", xlim=(lowest / 1.3, highest * 3), ylim=(len(losses) - 0.4, -0.6))
-    axes.set_xlabel("training loss, first and last record (nats, logarithmic)")
-    axes.set_yticks(range(len(losses)), list(losses))
-    return fig
-
-
 def decision_film(frames, points, labels, extent: float) -> Film:
     """A film of what a classifier of the plane believes, one frame a checkpoint.
 

@@ -84,6 +84,11 @@ def test_scale_history_marks_the_skipped_steps_at_their_scale():
     assert legend(figure) == ["scale", "skipped: 2 steps"]
 
 
+def test_scale_film_follows_the_scale_to_its_last_step():
+    shown = figures.scale_film([4.0, 8.0, 4.0, 8.0], [1, 3], np.linspace(-30, -10, 50), frames=2)
+    assert shown.captions == ["step 0, scale 2^2", "step 3, scale 2^3"] and len(set(shown.frames)) == 2
+
+
 def test_scaling_errors_draws_the_amax_and_every_error():
     figure = figures.scaling_errors({"current": [0.1, 0.2], "delayed": [0.1, 0.9]}, [1.0, 8.0])
     above, below = figure.axes

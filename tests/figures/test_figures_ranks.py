@@ -25,6 +25,14 @@ def test_ring_steps_tells_a_chunk_on_the_way_from_a_complete_one():
     assert [to_hex(box.get_facecolor()).upper() for box in figure.axes[0].patches[:3]] == [SKY, BLUE, PALE]
 
 
+def test_ring_film_shows_one_step_more_in_each_frame_and_frames_what_has_arrived():
+    states = [[[1, 1], [1, 1]], [[1, 2], [1, 1]], [[2, 2], [1, 1]]]
+    assert figures.ring_film(states).captions == ["start", "after step 1", "after step 2"]
+    start, second, third = figures.ring_steps(states, shown=2).axes
+    assert (len(start.patches), len(second.patches), len(third.patches)) == (4, 4, 0)
+    assert [box.get_linewidth() == 1.5 for box in second.patches] == [False, True, False, False]
+
+
 def test_bucket_timeline_draws_what_is_sent_after_the_backward_in_red():
     figure = figures.bucket_timeline({"fast": [(5, 5, 6), (10, 10, 11)], "slow": [(5, 5, 12), (10, 12, 19)]}, 10)
     fast, slow = figure.axes

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from utils.figures.player import Film, film
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, new_figure, signs
 
 COLOURS = (BLACK, ORANGE, GREEN, BLUE, RED, PURPLE, SKY)
@@ -138,6 +139,36 @@ def scale_history(scales: Sequence[float], skipped: Sequence[int]) -> Figure:
     axes.set(xlabel="step", ylabel="scale, as a power of two")
     axes.legend(loc="lower right")
     return fig
+
+
+def scale_film(scales: Sequence[float], skipped: Sequence[int], magnitudes: Sequence[float], frames: int = 15) -> Film:
+    """The scale up to a step, and where it puts the gradients of one step among fp16's numbers; a frame for each step.
+
+    magnitudes: base-2 logarithms of the gradients without a scale.
+    """
+    powers, magnitudes = np.log2(np.asarray(scales, dtype=float)), np.asarray(magnitudes)
+    bins = np.arange(np.floor(magnitudes.min()), powers.max() + np.ceil(magnitudes.max()) + 1)
+    edges, names = (bins[0], -25, -14, 16, bins[-1]), ("0", "subnormal", "normal", "inf")  # of fp16, as powers of two
+    top = 150 * np.histogram(magnitudes, bins)[0].max() / len(magnitudes)
+
+    def frame(step: int) -> Figure:
+        fig, (left, right) = new_figure(8.0, 3.0, ncols=2, width_ratios=(1.2, 1))
+        left.step(range(step + 1), powers[: step + 1], where="post", color=BLUE, lw=1.6)
+        seen = [each for each in skipped if each <= step]
+        left.plot(seen, powers[seen], "x", color=RED, ms=7, mew=2)
+        left.set(xlabel="step (×: skipped)", ylabel="scale, as a power of two")
+        left.set(xlim=(0, len(powers)), ylim=(powers.min() - 1, powers.max() + 1))
+        shares = np.full(len(magnitudes), 100 / len(magnitudes))
+        right.hist(magnitudes + powers[step], bins=bins, weights=shares, color=BLUE)
+        for start, end, colour, name in zip(edges, edges[1:], (RED, YELLOW, GREEN, RED), names, strict=False):
+            right.axvspan(start, end, color=colour, alpha=0.16, lw=0, zorder=0)
+            right.text((start + end) / 2, 0.97 * top, name, ha="center", va="top", fontsize=9)
+        right.set(xlabel="gradient · scale, as a power of two", ylabel="% of the gradients")
+        right.set(xlim=(bins[0], bins[-1]), ylim=(0, top))
+        return fig
+
+    steps = sorted({*np.linspace(0, len(powers) - 1, frames).astype(int).tolist()})
+    return film(((f"step {step}, scale 2^{powers[step]:.0f}", frame(step)) for step in steps), "dynamic loss scaling")
 
 
 def scaling_errors(errors: dict[str, Sequence[float]], amaxes: Sequence[float]) -> Figure:

@@ -4,32 +4,48 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from utils.figures.player import Film, film
 from utils.figures.style import BLACK, BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure, plate
 
 RANK_COLOURS = (SKY, ORANGE, GREEN, PURPLE)
 
 
-def ring_steps(states: Sequence[Sequence[Sequence[int]]]) -> Figure:
+def ring_steps(states: Sequence[Sequence[Sequence[int]]], shown: int | None = None) -> Figure:
     """A panel for the start and for each step: a row a rank, a square a chunk, with how many ranks' values it holds.
 
-    states[step][rank][chunk]. Complete chunks are dark.
+    states[step][rank][chunk]. Complete chunks are dark, those that have just arrived have a frame. shown: how many panels
+    are drawn; the places of the others stay empty.
     """
     ranks = len(states[0])
     fig, panels = new_figure(1.2 * len(states), 1.6, ncols=len(states), squeeze=False)
     for number, (axes, rows) in enumerate(zip(panels[0], states, strict=True)):
+        axes.set(xlim=(-0.1, ranks), ylim=(ranks - 0.4, -0.6), xticks=[], yticks=[])
+        if shown is not None and number >= shown:
+            axes.set_axis_off()
+            continue
+        before = states[max(number - 1, 0)]
         for rank, row in enumerate(rows):
             for chunk, count in enumerate(row):
                 colour = BLUE if count == ranks else SKY if count > 1 else PALE
-                axes.barh(rank, 0.92, left=chunk, height=0.92, color=colour)
+                arrived = {"edgecolor": RED, "linewidth": 1.5} if count != before[rank][chunk] else {}
+                axes.barh(rank, 0.92, left=chunk, height=0.92, facecolor=colour, **arrived)
                 ink = "white" if count == ranks else BLACK
                 axes.text(chunk + 0.46, rank, str(count), ha="center", va="center", color=ink, fontsize=8)
-        axes.set(xlim=(-0.1, ranks), ylim=(ranks - 0.4, -0.6), xticks=[], yticks=[])
         axes.set_title(f"step {number}" if number else "start", fontsize=10, loc="center")
         axes.spines[:].set_visible(False)
         axes.set_aspect("equal")
     panels[0, 0].set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
     panels[0, 0].tick_params(length=0)
     return fig
+
+
+def ring_film(states: Sequence[Sequence[Sequence[int]]]) -> Film:
+    """The panels of ring_steps, one more in each frame."""
+    names = ["start", *(f"after step {step}" for step in range(1, len(states)))]
+    return film(
+        ((name, ring_steps(states, shown)) for shown, name in enumerate(names, start=1)),
+        f"a ring all-reduce on {len(states[0])} ranks",
+    )
 
 
 def bucket_timeline(networks: dict[str, Sequence[tuple[float, float, float]]], backward_ms: float) -> Figure:

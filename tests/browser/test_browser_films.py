@@ -2,7 +2,6 @@
 
 import pytest
 from browsing import ROOT, problems_of, write_notebook
-from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SITE = ROOT / "build" / "site"
@@ -36,7 +35,7 @@ def is_moved_by_all(film) -> None:
     assert in_view(film) == captions[2:3] and slider.get_attribute("aria-valuetext") == captions[2]
     button.click()
     assert "pause" in button.inner_text()
-    expect(button).to_contain_text("play", timeout=60_000)  # it ends by itself
+    button.filter(has_text="play").wait_for(timeout=60_000)  # it ends by itself
     assert in_view(film) == captions[-1:]
 
 

@@ -57,10 +57,8 @@ def test_a_script_is_plain_python_that_fits_on_a_page(lecture, cell_id):
     assert imported <= sys.stdlib_module_names | {"torch", "numpy"}
     assert sum(bool(line.strip()) for line in script.splitlines()) <= 70
     for command in (["check"], ["format", "--check"]):
-        done = subprocess.run(
-            ["ruff", *command, "--stdin-filename", "script.py", "-"], input=script, text=True, cwd=ROOT
-        )
-        assert done.returncode == 0
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", "script.py", "-"]
+        assert subprocess.run(ruff, input=script, text=True, cwd=ROOT).returncode == 0
 
 
 # Lecture 12

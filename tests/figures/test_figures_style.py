@@ -10,6 +10,7 @@ import pytest
 from helpers import figure_text  # noqa: F401  (no window)
 from helpers.readable import unreadable
 from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from utils.figures import (
@@ -22,7 +23,6 @@ from utils.figures import (
     memory,
     modules,
     napkin,
-    optimizers,
     precision,
 )
 from utils.figures.style import STYLE, new_figure, signs, svg
@@ -56,7 +56,6 @@ LINES = {
     "rounding_error": lambda: dtypes.rounding_error(np.arange(4), dict.fromkeys("abcde", np.array(RISING))),
     "epoch_curves": lambda: fashion.epoch_curves({key: [RISING] for key in "abc"}, "loss"),
     "norms_watched": lambda: fashion.norms_watched(dict.fromkeys("ab", RISING), 1.0),
-    "valley_frame": lambda: optimizers.valley_frame(dict.fromkeys("abcd", np.ones((3, 2))), 2, (1, 2)),
 }
 
 
@@ -109,7 +108,7 @@ def test_a_line_without_a_finite_value_is_drawn_as_nothing():
 
 
 def test_words_that_cannot_be_read_are_found():
-    fig, axes = new_figure()
+    axes = (fig := Figure()).add_subplot()  # not pyplot's: conftest.py looks at those
     axes.plot([0, 1], [0, 1])
     axes.set(xlabel="steps", title="A line")
     assert unreadable(fig) == []

@@ -182,6 +182,7 @@ def fingerprint(device: torch.device) -> dict:
     """Everything besides the config that the exact bits of a run depend on: versions, hardware, threads, commit."""
     return {
         "torch": torch.__version__,
+        "cuda": torch.version.cuda,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),

@@ -12,6 +12,8 @@ def test_the_pipeline_names_each_stage_and_the_backend_that_stops_there():
     shown = texts(figure)
     assert len(axes.patches) == len(figures.STAGES) == 5
     assert [text for text in shown if text.startswith('"')] == ['"eager"', '"aot_eager"', '"inductor"']
+    left = min(box.get_x() for box in axes.patches)
+    assert [text.get_text() for text in axes.texts if text.get_position()[0] < left] == ["look for:", "backend="]
     names = [text for text in shown if text[:1].isdigit()]
     assert names == [stage[0] for stage in figures.STAGES] == sorted(names)
 
@@ -26,6 +28,13 @@ def test_captured_strips_draws_a_box_for_each_operation_and_a_dot_for_each_break
     ((x, y),) = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines]
     assert 2 < x < 2 + figures.GAP and y == 0
     assert [label.get_text() for label in axes.get_yticklabels()] == ["before: 2", "after: 1"]
+
+
+def test_captured_strips_writes_a_long_name_on_two_lines():
+    assert texts(figures.captured_strips({"one": [["_assert_async", "layer_norm"]]})) == [
+        "_assert\nasync",
+        "layer_norm",
+    ]
 
 
 def test_recompilations_draws_each_setting_over_the_calls():

@@ -13,7 +13,7 @@ ROW = 15  # boxes side by side, as many as can be read at a page's width
 STAGES = (  # of the compiler: name, what it makes of its input, what can be seen there, the backend that stops after it
     ("1 · your function", "Python bytecode", "", ""),
     ("2 · Dynamo", "a graph of operations,\nand its guards", "graph breaks,\nrecompilations", '"eager"'),
-    ("3 · AOTAutograd", "two graphs: forward\nand backward", "what is saved\nfor backward", '"aot_eager"'),
+    ("3 · AOTAutograd", "two graphs: forward\nand backward", "rewritten\noperations", '"aot_eager"'),
     ("4 · Inductor", "source code\nof fused kernels", "what is fused,\ncasts, rounding", ""),
     ("5 · C++ or Triton", "machine code,\nkept on disk", "seconds to compile,\nlaunches", '"inductor"'),
 )
@@ -21,7 +21,7 @@ STAGES = (  # of the compiler: name, what it makes of its input, what can be see
 
 def pipeline() -> Figure:
     """The stages of torch.compile from left to right: what each makes, what is seen there, which backend stops there."""
-    fig, axes = new_figure(9.6, 2.9)
+    fig, axes = new_figure(10.4, 2.9)
     for place, (name, makes, seen, backend) in enumerate(STAGES):
         axes.barh(0, 0.86, left=place, height=1, color=SKY if backend else PALE, edgecolor=GREY)
         axes.text(place + 0.43, -0.32, name, ha="center", va="center", fontsize=9.5, weight="bold")
@@ -30,9 +30,9 @@ def pipeline() -> Figure:
         axes.text(place + 0.43, 1.55, backend, ha="center", va="center", fontsize=9, family="monospace")
         if place:
             axes.annotate("", (place, 0), (place - 0.14, 0), arrowprops={"arrowstyle": "->", "color": BLACK})
-    axes.text(0.43, 0.98, "look for:", ha="center", va="center", fontsize=8.5, color=BLUE)
-    axes.text(0.43, 1.55, "backend=", ha="center", va="center", fontsize=9, family="monospace")
-    axes.set(xlim=(-0.1, len(STAGES)), ylim=(1.8, -0.6), xticks=[], yticks=[])
+    axes.text(-0.12, 0.98, "look for:", ha="right", va="center", fontsize=8.5, color=BLUE)
+    axes.text(-0.12, 1.55, "backend=", ha="right", va="center", fontsize=9, family="monospace")
+    axes.set(xlim=(-0.85, len(STAGES)), ylim=(1.8, -0.6), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     return fig
 
@@ -52,7 +52,8 @@ def captured_strips(stages: dict[str, Sequence[Sequence[str]]]) -> Figure:
                 continue
             axes.barh(top + line, 0.96, left=left, height=0.7, align="center", color=SKY, edgecolor="white")
             size = 8 if len(name) <= 8 else 6.5
-            axes.text(left + 0.48, top + line, name, ha="center", va="center", fontsize=size, color=BLACK)
+            shown = name if len(name) <= 10 else "\n".join(name.rsplit("_", 1))
+            axes.text(left + 0.48, top + line, shown, ha="center", va="center", fontsize=size, color=BLACK)
         top += 1 + lines[-1][1]
     axes.set_yticks(ticks, list(rows))
     axes.set(xlim=(-0.2, widest + 0.2), ylim=(height - 0.4, -0.6), xticks=[])

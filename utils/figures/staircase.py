@@ -39,5 +39,5 @@ def staircase(names: Sequence[str], tokens_per_second: Sequence[float], where: s
     axes.set(xlim=(0, len(names)), ylim=(0, 1.15 * top), ylabel="tokens per second")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", length=0)
-    axes.set_title(f"The staircase on {where}: × is over the first stair")
+    axes.set_title(f"The staircase on {where}: × is the factor over the first stair")
     return fig

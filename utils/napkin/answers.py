@@ -254,6 +254,17 @@ def _is_contiguous(shape: list[int], stride: list[int]) -> bool:
 # 3. Number formats
 
 
+IN_TRAINING = {
+    "fp64": "sums that run long, and checks of gradients",
+    "fp32": "weights, the optimizer's state, norms and losses",
+    "tf32": "inputs of matrix products on tensor cores; their sums stay in fp32",
+    "fp16": "matrix products; the weights need a copy in fp32, and the loss a scale, or small gradients become 0",
+    "bf16": "matrix products; the weights need a copy in fp32, or small updates are lost",
+    "fp8 e4m3": "weights and activations in matrix products, with a scale for each tensor",
+    "fp8 e5m2": "gradients in matrix products, with a scale for each tensor",
+}
+
+
 @dataclass(frozen=True)
 class StoredNumber:
     """A typed number stored in a format; exact values are fractions, special ones inf, -inf or nan.
@@ -290,6 +301,7 @@ class StoredNumber:
             f"Bits: {fields} (sign, exponent, mantissa), {self._about_value()}.",
             f"Its neighbours in {self.format.name}: {decimal(self.below)} and {decimal(self.above)}.",
             f"{self.format.name} reaches from {smallest:.3g}, with all its digits from {normal:.5g}, to {largest:.6g}.",
+            f"In training: {IN_TRAINING[self.format.name]}.",
         )
 
     def _about_error(self) -> str:
@@ -451,6 +463,8 @@ def _scientific(value: Fraction) -> str:
 
 # 4. Matmul
 
+COMPARED = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3")
+
 
 @dataclass(frozen=True)
 class Matmul:
@@ -485,7 +499,12 @@ class Matmul:
             f"{self.intensity:,.4g} FLOPs for each byte; {short_name(self.gpu)} in {self.precision} needs "
             f"{self.ridge:,.4g} to be busy.",
             f"At most {prefixed(self.attainable, 'FLOP/s', 4)}, {100 * self.attainable / self.peak:.3g} % of the peak.",
+            f"The same product elsewhere, at best: {'; '.join(self._on(gpu) for gpu in COMPARED)}.",
         )
+
+    def _on(self, gpu: str) -> str:
+        times = [f"{duration(matmul(*self.shape, gpu, each).seconds)} in {each}" for each in ("fp32", "bf16")]
+        return f"{short_name(gpu)} {', '.join(times)}"
 
 
 def matmul(m, k, n, gpu: str, precision: str) -> Matmul:

@@ -67,11 +67,12 @@ def clean(text: str, where: dict[str, str] | None = None, links: dict[str, str] 
     """HTML from a lecture made safe for a page: no scripts, wide tables in a scrolling frame, claims linked.
 
     where: the address of each claim by its number. links: the address on the site of each relative link in a notebook;
-    one that is not among them loses its link and keeps its words.
+    one that is not among them loses its link and keeps its words, and without links so does one to a place in the same
+    notebook: the text then stands on a page of its own.
     """
     soup = BeautifulSoup(text, "html.parser")
     for anchor in soup.find_all("a", href=True):
-        _relink(anchor, links or {})
+        _relink(anchor, links)
     _link_claims(soup, where or {})
     for cell in soup.find_all(["td", "th"], style=re.compile("text-align: ?(right|center)")):
         cell["class"] = "figure" if "right" in cell["style"] else "centred"  # the course's pages forbid inline styles
@@ -80,11 +81,12 @@ def clean(text: str, where: dict[str, str] | None = None, links: dict[str, str] 
     return CLEANER.clean(str(soup))
 
 
-def _relink(anchor, links: dict[str, str]) -> None:
+def _relink(anchor, links: dict[str, str] | None) -> None:
     address, mark, place = anchor["href"].partition("#")
-    if re.match(r"(https?|mailto):", address) or (not address and mark):
+    at_home = not address and links is not None
+    if re.match(r"(https?|mailto):", address) or at_home:
         return
-    if address in links:
+    if address in (links or {}):
         anchor["href"] = links[address] + mark + place
     else:
         anchor.unwrap()

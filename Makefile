@@ -17,7 +17,7 @@ site: $(READY)           ## the course as pages, build/site/index.html; runs it 
 	$(BIN)/python -m utils.course site
 
 test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; under 15 minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly" --ignore=notebooks/deeper
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not browser and not nightly" tests
@@ -35,7 +35,7 @@ test-browser: site       ## JupyterLab, the calculators and the site in a Chromi
 torture: $(READY)        ## the promises of the loop, under attack: a table
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture
 
-check: $(READY)          ## lint, format, then every test but those of a browser
+check: $(READY)          ## lint, format, every notebook, then every test but those of a browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS)
 

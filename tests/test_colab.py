@@ -335,7 +335,7 @@ def test_a_lab_alone_run_twice_is_fetched_once_and_found_by_processes(course, la
 def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
     copy, clone = course
     python = fake_colab.stand_in(tmp_path, torch="2.9.0+cu126")
-    path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb")
+    path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb", WHERE)
     book = fake_colab.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
     assert told(book.cells[1]).startswith(

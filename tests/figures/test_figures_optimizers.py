@@ -32,14 +32,18 @@ def test_valley_draws_each_path_whole_in_a_panel_of_its_own():
         assert np.array_equal(np.stack(axes.lines[0].get_data()).T, path)
 
 
-def test_valley_film_walks_from_the_first_step_to_the_last():
-    path = np.linspace([-4.0, 1.0], [0.0, 0.0], 8)
-    paths = dict.fromkeys("abcd", path)
+def test_valley_film_walks_from_the_first_step_to_the_last(monkeypatch):
+    paths = dict.fromkeys("abcd", np.linspace([-4.0, 1.0], [0.0, 0.0], 8))
     film = figures.valley_film(paths, curvatures=(1, 25), every=3)
-    assert film.captions == ["step 0", "step 3", "step 6", "step 7"]
-    for step, frame in ((0, figures.valley(paths, (1, 25), 0)), (3, figures.valley(paths, (1, 25), 3))):
-        assert np.array_equal(np.stack(frame.axes[0].lines[0].get_data()).T, path[: step + 1])
-        assert frame.axes[0].get_xlim() == figures.valley(paths, (1, 25)).axes[0].get_xlim()
+    assert film.captions == ["step 0", "step 3", "step 6", "step 7"] and len(set(film.frames)) == 4
+
+    def walked(shown, _):
+        return [[axes.lines[0].get_xydata().copy() for axes in figure.axes] for _, figure in shown]
+
+    monkeypatch.setattr(figures, "film", walked)
+    for step, panels in zip((0, 3, 6, 7), figures.valley_film(paths, curvatures=(1, 25), every=3), strict=True):
+        for (name, path), drawn in zip(paths.items(), panels, strict=True):
+            assert np.array_equal(drawn, path[: step + 1]), name
 
 
 def test_sweep_draws_medians_and_rings_the_best():

@@ -44,17 +44,13 @@ def _name_ends(axes, names: list[str]) -> None:
         axes.annotate(label, ends[group[0]], xytext=(6, 0), textcoords="offset points", va="center")
 
 
-def valley(paths: dict[str, np.ndarray], curvatures: tuple[float, float], step: int | None = None) -> Figure:
-    """Four paths (T, 2) down ½(a·x² + b·y²), each in a panel of its own, a dot for each step; curvatures: (a, b).
-
-    step: how far the paths have come; None for all of each.
-    """
+def valley(paths: dict[str, np.ndarray], curvatures: tuple[float, float]) -> Figure:
+    """Four paths (T, 2) down ½(a·x² + b·y²), each in a panel of its own, a dot for each step; curvatures: (a, b)."""
     fig, panels = new_figure(9.0, 4.2, nrows=2, ncols=2, sharex=True, sharey=True)
     limits = _limits(paths)
     for axes, (name, path), colour in zip(panels.flat, paths.items(), COLOURS, strict=True):
         _contours(axes, limits, curvatures)
-        walked = path if step is None else path[: step + 1]
-        axes.plot(*walked.T, ".-", color=colour, linewidth=1.2, markersize=4)
+        axes.plot(*path.T, ".-", color=colour, linewidth=1.2, markersize=4)
         axes.plot(*path[0], "o", color=BLACK, markersize=5)
         axes.plot(0, 0, "+", color=BLACK, markersize=10)
         axes.set_title(f"{name}, {len(path) - 1} steps", fontsize=10)
@@ -82,7 +78,17 @@ def _contours(axes, limits: tuple[float, float, float, float], curvatures: tuple
 def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], every: int = 2) -> Film:
     """The film of `valley`: a frame for every second step (or `every`) from 0 to the end of the paths."""
     last = len(next(iter(paths.values()))) - 1
-    shown = ((f"step {step}", valley(paths, curvatures, step)) for step in [*range(0, last, every), last])
+    figure = valley(paths, curvatures)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once: only the paths change from frame to frame
+    walks = [(axes.lines[0], path) for axes, path in zip(figure.axes, paths.values(), strict=True)]
+
+    def frame(step: int) -> Figure:
+        for line, path in walks:
+            line.set_data(*path[: step + 1].T)
+        return figure
+
+    shown = ((f"step {step}", frame(step)) for step in [*range(0, last, every), last])
     return film(shown, f"paths of {', '.join(paths)}")
 
 

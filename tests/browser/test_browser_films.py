@@ -20,7 +20,7 @@ player.film(dots(), "a dot")"""
 
 def in_view(film) -> list[str]:
     """The captions of the pictures that can be seen."""
-    return [each for each in film.locator("figcaption").all_inner_texts() if each]
+    return film.locator("figcaption:visible").all_inner_texts()
 
 
 def is_moved_by_all(film) -> None:

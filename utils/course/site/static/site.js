@@ -15,7 +15,7 @@
 
   const fold = (text) =>
     text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").replace(/[−–]/g, "-").replace(/\^/g, "").replace(/(\d),(?=\d{3})/g, "$1").toLowerCase();
-  const WEIGHTS = { claim: 30, folklore: 30, heading: 40, text: 0 };
+  const WEIGHTS = { claim: 30, folklore: 30, misconception: 30, heading: 40, text: 0 };
   let records = null, loading = null;
 
   function load() {

@@ -12,6 +12,7 @@
     const slider = make("input", { type: "range", min: 0, max: frames.length - 1, value: frames.length - 1, className: "film-slider" });
     slider.setAttribute("aria-label", "frame");
     const controls = make("div", { className: "film-controls" });
+    controls.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab takes the arrow keys for its headings
     controls.append(button, slider);
     film.append(controls);
     let timer = null;

@@ -105,7 +105,7 @@ def each(pairs: list[tuple[str, str]], marks: dict | None = None):
 )
 def test_each_command_runs(name, line, tmp_path):
     """In a copy of nothing but what the command reads, so that it leaves no trace here."""
-    for part in ("requirements.txt", "pyproject.toml", "notebooks", "utils", "tests"):
+    for part in ("requirements.txt", "pyproject.toml", "notebooks", "solutions", "utils", "tests"):
         (tmp_path / part).symlink_to(ROOT / part)
     shutil.copytree(ROOT / "labs", tmp_path / "submissions")
     words = [re.sub("^notebooks/", f"{ROOT}/notebooks/", word) for word in shlex.split(line, comments=True)]

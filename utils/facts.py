@@ -189,7 +189,7 @@ def _geforce(model: str, cores: int, gigahertz: float, gigabytes_per_second: flo
     )
 
 
-# What students have besides these: in Colab, in other clouds, at home. The calculators leave them out.
+# What students have besides these: in Colab, in other clouds, at home. Only the calculator that asks what fits has them.
 OTHER_GPUS = (
     Processor(
         "Tesla T4",  # Colab's free GPU: neither bf16 nor fp8 units

@@ -86,10 +86,10 @@ def test_bytes_moved_counts_what_goes_in_and_what_comes_out():
 
 
 def test_mode_seconds_times_the_first_call_apart_from_later_ones(monkeypatch):
-    modes = []
+    asked = []
 
-    def compile_(function, mode):
-        modes.append(mode)
+    def compile_(function, **options):
+        asked.append(options)
         calls = []
 
         def compiled(seconds):
@@ -99,8 +99,8 @@ def test_mode_seconds_times_the_first_call_apart_from_later_ones(monkeypatch):
         return compiled
 
     monkeypatch.setattr(torch, "compile", compile_)
-    first, later = mode_seconds(wave, 0.001, mode="default", least=0.01)
-    assert modes == ["default"] and first > 0.19 and 0.001 <= later < first / 2
+    first, later = mode_seconds(wave, 0.001, mode="default", least=0.01, dynamic=True)
+    assert asked == [{"mode": "default", "dynamic": True}] and first > 0.19 and 0.001 <= later < first / 2
 
 
 def test_without_a_compiler_the_reason_is_given(monkeypatch):

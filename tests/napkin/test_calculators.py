@@ -11,6 +11,7 @@ from helpers.figure_text import texts
 
 from utils.course.notebooks.notebook import read
 from utils.course.site.lecture import render
+from utils.facts import OTHER_GPUS
 from utils.napkin import answers, calculators
 
 NAMES = list(calculators.CALCULATORS)
@@ -129,6 +130,16 @@ def test_each_named_state_has_an_answer_and_a_picture_and_is_set_by_its_preset(n
         assert state.figure is not None and texts(state.figure) and not state.words[0].startswith("No answer")
         shown.preset.value = state.name
         assert shown.inputs == state.inputs and shown.answer.value == calculators.answer_html(state.words)
+
+
+def test_the_gpus_that_students_have_can_be_chosen_where_it_is_asked_what_fits():
+    spec = calculators.find("memory-budget")
+    (gpu,) = [each for each in spec.inputs if each.name == "gpu"]
+    inputs = next(iter(spec.presets.values()))
+    for processor in OTHER_GPUS:
+        (short,) = [name for name, full in gpu.options.items() if full == processor.name]
+        words = spec.answer(**inputs | {"gpu": processor.name}).words
+        assert f"the {processor.memory / 1e9:.1f} GB of one {short}" in words[0], words[0]
 
 
 def test_every_place_of_a_slider_is_a_number_that_the_calculator_reads():

@@ -118,11 +118,14 @@ def generated_source(function: Callable, *args) -> str:
     return "\n".join(sources)
 
 
-def mode_seconds(function: Callable, *args, mode: str, least: float = 0.3) -> tuple[float, float]:
-    """Seconds of the first call of torch.compile(function, mode=mode), from an empty cache, and of a later one (median)."""
+def mode_seconds(function: Callable, *args, mode: str, least: float = 0.3, **options) -> tuple[float, float]:
+    """Seconds of the first call of torch.compile(function, mode=mode, **options), from an empty cache, and of a later one.
+
+    The later one is the median of calls that take `least` seconds together.
+    """
     torch.compiler.reset()
     with inductor.fresh_cache(), torch.no_grad():
-        compiled = torch.compile(function, mode=mode)
+        compiled = torch.compile(function, mode=mode, **options)
         began = time.perf_counter()
         compiled(*args)
         first = time.perf_counter() - began

@@ -662,14 +662,14 @@ class Memory:
         if stages:
             return f"ZeRO stage {stages[0]} would fit."
         if self.total - state > self.limit:
-            return "No stage helps: the activations alone are too much. Recompute more, or take fewer or shorter texts."
-        return "No stage is enough: take more GPUs, recompute more, or take fewer or shorter texts."
+            return "No stage helps: the activations alone are too much. Recompute more, or take fewer or shorter sequences."
+        return "No stage is enough: take more GPUs, recompute more, or take fewer or shorter sequences."
 
 
 def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, recompute: str) -> Memory:
     """Memory for training one of facts.MODELS on each of `gpus`, data-parallel.
 
-    recipe: of napkin.RECIPES; stage: of ZeRO, 0 for none; batch: texts on each GPU at once, of `tokens` tokens each;
+    recipe: of napkin.RECIPES; stage: of ZeRO, 0 for none; batch: sequences on each GPU at once, of `tokens` tokens each;
     recompute: "none", "selective" (no scores of attention are kept) or "full" (a layer's input alone, and one layer whole
     while it is recomputed). Activations of a GPT's layer by napkin's two laws, and the logits in fp32, once.
     """

@@ -19,7 +19,7 @@ import ipywidgets as widgets
 from traitlets import Unicode, link
 
 from utils import napkin
-from utils.facts import FORMATS, MODELS, PRECISIONS, PROCESSORS
+from utils.facts import FORMATS, MODELS, OTHER_GPUS, PRECISIONS, PROCESSORS
 from utils.figures import calculators as figures
 from utils.figures import step_calculators as step_figures
 from utils.figures.numbers import byte_size, duration, prefixed, short_count
@@ -27,6 +27,7 @@ from utils.napkin import answers, papers, step_answers
 
 OWN = "your own"
 A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCESSORS)
+RTX_4060 = "NVIDIA GeForce RTX 4060"
 NOTE = "Run this cell in JupyterLab or Colab to set it yourself."
 
 
@@ -312,6 +313,7 @@ def _rates(shape: str, peak: str, steps: int, warmup: int, last: float) -> dict:
 GPUS = {answers.short_name(name): name for name in answers.with_bf16()}
 ANY_PROCESSOR = {answers.short_name(processor.name): processor.name for processor in PROCESSORS}
 TRAINS_ON = Choice("gpu", "GPU", GPUS)
+FITS_ON = Choice("gpu", "GPU", GPUS | {answers.short_name(each.name): each.name for each in OTHER_GPUS})  # your own too
 HOW_MANY = Scale("gpus", "how many", 0, 17, base=2)
 MFU = Slide("mfu", "MFU", 0.01, 1, 0.01)
 
@@ -428,10 +430,10 @@ SPECS = (
             Choice("model", "model", {name: name for name in MODELS}),
             Choice("recipe", "precision and optimizer", {name: name for name in napkin.RECIPES}),
             Choice("stage", "ZeRO", {"no ZeRO": 0, "stage 1": 1, "stage 2": 2, "stage 3": 3}),
-            TRAINS_ON,
+            FITS_ON,
             HOW_MANY,
-            Scale("batch", "texts on each GPU", 0, 10, base=2),
-            Scale("tokens", "tokens in each text", 6, 17, base=2),
+            Scale("batch", "sequences on each GPU", 0, 10, base=2),
+            Scale("tokens", "tokens in each", 6, 17, base=2),
             Choice("recompute", "recomputed", {name: name for name in answers.RECOMPUTE}),
         ),
         {
@@ -440,6 +442,7 @@ SPECS = (
             "LLaMA-3 70B on 1,024 H100s": _training("LLaMA-3 70B", "mixed adamw", 3, H100, 1024, 1, 8192, "full"),
             "LLaMA-2 7B in fp32 on an A100": _training("LLaMA-2 7B", "fp32 adamw", 0, A100, 1, 1, 2048, "none"),
             "GPT-2 on an RTX 4090": _training("GPT-2", "autocast", 0, RTX_4090, 1, 8, 1024, "selective"),
+            "GPT-2 on an RTX 4060 of 8 GB": _training("GPT-2", "autocast", 0, RTX_4060, 1, 8, 1024, "selective"),
             "GPT-3 on one H200": _training("GPT-3 175B", "mixed adamw", 0, H200, 1, 1, 2048, "full"),
         },
     ),

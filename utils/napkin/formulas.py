@@ -215,7 +215,7 @@ def attention_flops(layers: int, width: int, tokens: int) -> int:
 
 
 def forward_flops(shape: ModelShape, tokens: int, sequences: int = 1) -> int:
-    """FLOPs of all matmuls of one forward on `sequences` texts of `tokens` tokens each.
+    """FLOPs of all matmuls of one forward on `sequences` sequences of `tokens` tokens each.
 
     Attention counts the full square of queries and keys: masked products are computed too.
     """
@@ -248,7 +248,7 @@ def attention_share(tokens: int, width: int) -> float:
 
 
 def kv_cache_bytes(shape: ModelShape, tokens: int, batch: int, bytes_per_value: int) -> int:
-    """Bytes of the keys and values of `tokens` tokens of `batch` texts in all layers."""
+    """Bytes of the keys and values of `tokens` tokens of `batch` sequences in all layers."""
     _check_shape(shape)
     _whole(tokens=tokens, batch=batch, bytes_per_value=bytes_per_value)
     return 2 * shape.layers * (shape.width // shape.heads * shape.kv_heads) * tokens * batch * bytes_per_value

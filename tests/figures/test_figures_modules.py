@@ -48,6 +48,16 @@ def test_module_tree_joins_each_child_with_its_parent():
     assert last[0] == pytest.approx(middle[4]) and last[1] == pytest.approx(middle[6])
 
 
+def test_names_of_one_tensor_lead_to_one_box():
+    first, second, third = torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(4)
+    figure = figures.names_and_tensors({"a": first, "b": second, "c": first, "d": third})
+    (axes,) = figure.axes
+    assert texts(figure) == ["a", "b", "c", "d", "2 × 3", "2 × 3", "4"]
+    a, b, c, d = (line.get_ydata()[1] for line in axes.lines)
+    boxes = [patch.get_y() + patch.get_height() / 2 for patch in axes.patches]
+    assert a == c > b > d and boxes == pytest.approx([a, b, d])
+
+
 def test_tile_table_fills_the_tiles_that_are_true():
     table = {"parameter": {"saved": True, "moved": True}, "plain_tensor": {"saved": False, "moved": True}}
     (axes,) = (figure := figures.tile_table(table)).axes

@@ -93,6 +93,26 @@ def _box(axes, left: float, top: float, title: str, names: list[list[str]]) -> N
         )
 
 
+def names_and_tensors(tensors: Mapping[str, object]) -> Figure:
+    """Names on the left, on the right a box for each tensor; a line from every name to its tensor.
+
+    tensors: what each name stands for, anything with a shape. Names of one and the same object share a box.
+    """
+    boxes = {id(tensor): tensor for tensor in tensors.values()}
+    height = len(tensors) / len(boxes)
+    middles = {key: 0.5 - (place + 0.5) * height for place, key in enumerate(boxes)}
+    fig, axes = new_figure(5.2, 0.34 * len(tensors) + 0.2)
+    for row, (name, tensor) in enumerate(tensors.items()):
+        axes.text(0, -row, name, ha="right", va="center", fontsize=9)
+        axes.plot([0.05, 1], [-row, middles[id(tensor)]], color=GREY, lw=1)
+    for key, middle in middles.items():
+        axes.add_patch(Rectangle((1, middle - 0.35), 1, 0.7, facecolor=SKY, edgecolor=GREY, lw=0.8))
+        axes.text(1.5, middle, " × ".join(map(str, boxes[key].shape)), ha="center", va="center", fontsize=9)
+    axes.set(xlim=(-1.2, 2.05), ylim=(0.5 - len(tensors), 0.5))
+    axes.set_axis_off()
+    return fig
+
+
 def tile_table(table: dict[str, dict[str, bool]]) -> Figure:
     """One tile for each row and column: filled and marked "yes" where it is true, empty and marked "no" elsewhere.
 

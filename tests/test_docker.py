@@ -77,6 +77,16 @@ def test_an_ordinary_user_installs_and_runs_it():
     assert all(f"--chown={user} " in rest for word, rest in after if word == "COPY")
 
 
+def test_every_volume_of_the_readme_is_mounted_on_a_folder_of_the_user():
+    """Docker makes a missing mount point for root; where the image has the folder, a new volume takes over its owner."""
+    (made,) = re.findall(r"install --directory --owner=student ([^&]+)", " ".join(rest_of("RUN")))
+    readme = (ROOT / "utils" / "course" / "README.md").read_text()
+    mounted = set(re.findall(r"-v course-\w+:(\S+?)[ `]", readme))
+    copied = {f"/course/{path.name}" for path in ROOT.iterdir() if path.is_dir() and not is_ignored(path.name)}
+    assert len(mounted) == 4 and mounted <= {*made.split(), *copied}
+    assert set(re.findall(r"-p 127\.0\.0\.1:8888:(\d+)", readme)) == set(rest_of("EXPOSE"))
+
+
 def test_every_path_that_it_copies_is_there_and_every_command_is_one():
     for rest in rest_of("COPY"):
         *sources, _ = [word for word in rest.split() if not word.startswith("--")]
@@ -225,7 +235,7 @@ def test_make_run_has_nothing_left_to_set_up_and_its_ledger_knows_the_commit(ima
     done = run(command, course, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     ledger = json.loads((course / "build/ledger.json").read_text())
-    assert ledger["run"]["commit"] == COMMIT and ledger["lectures"][0]["verified"] > 50
+    assert ledger["run"]["commit"] == COMMIT and ledger["lectures"][0]["verified"] > 25
     shutil.rmtree(course / "notebooks")
     shutil.move(away, course / "notebooks")
 

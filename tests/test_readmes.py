@@ -148,6 +148,8 @@ def check(line: str, folder: Path) -> None:
             parser = argparse.ArgumentParser(allow_abbrev=False)
             add_train(parser)
             parser.parse_args(rest)
+        case ["python", "-m", "http.server", *rest]:
+            assert "usage: " in asked([PYTHON, "-m", "http.server", *rest, "--help"])
         case ["python", script, *rest]:
             assert "usage: " in asked([PYTHON, script, *rest, "--help"])
         case ["python3", "-m", "pip", *rest]:

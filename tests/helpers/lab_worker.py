@@ -4,6 +4,7 @@ Frames of eight bytes for the length and one message each. {"cells": [(id, sourc
 namespace; {"code": …, "inputs": {…}} evaluates. The answer is {"value": …} or {"raised": (kinds, text)}.
 """
 
+import linecache
 import struct
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def run(cells: list[tuple[str, str]]) -> dict:
     """The namespace that code cells leave behind."""
     namespace: dict = {"__name__": "__main__"}
     for name, source in cells:
+        # A kernel does the same: inspect.getsource finds the text of a cell.
+        linecache.cache[f"<{name}>"] = (len(source), None, source.splitlines(keepends=True), f"<{name}>")
         exec(compile(source, f"<{name}>", "exec"), namespace)
     return namespace
 

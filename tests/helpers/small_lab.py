@@ -24,12 +24,23 @@ SMALL = [
     ("code-double", DOUBLE),
     ("check-double", 'expect_equal(ask("double(x)", x=2), 4, next_step="add")'),
     ("hidden-double", 'expect_equal(ask("double(x)", x=seed), 2 * seed, next_step="add")'),
+    ("ways-double", "### Other ways\n\n```python\ndouble = (2).__mul__\n```"),
     ("your-picture", "Look."),
     ("picture-double", "[double(n) for n in range(3)]"),
     ("reading-double", "It grows."),
     ("your-line", 'print(f"{seed} makes {double(seed)}")'),
+    ("beyond", "## Beyond the path\n\nTriple it."),
 ]
-PROSE = {"title", "setup-intro", "task-double", "hints-double", "your-picture", "reading-double"}
+PROSE = {
+    "title",
+    "setup-intro",
+    "task-double",
+    "hints-double",
+    "ways-double",
+    "your-picture",
+    "reading-double",
+    "beyond",
+}
 TAGGED = {"parameters": ["parameters"], "hidden-double": ["hidden"]}
 
 

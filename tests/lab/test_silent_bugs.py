@@ -1,6 +1,5 @@
 """The bugs of lab 09's loop fit beside each other and make no sound. That each is caught, the lab's variants show."""
 
-import ast
 import inspect
 import warnings
 
@@ -12,7 +11,19 @@ from torch import nn
 from utils.course.notebooks.lab import read_lab
 from utils.data import IGNORE, spiral
 from utils.lab import silent_bugs
-from utils.lab.silent_bugs import BUGS, KINDS, chosen, loop_from, with_bugs
+from utils.lab.silent_bugs import (
+    BUGS,
+    KINDS,
+    MOST_CHANGED,
+    _in_words_of,
+    borrowed,
+    changed_lines,
+    chosen,
+    lines_changed,
+    loop_from,
+    planted,
+    with_bugs,
+)
 
 
 def learning(source: str) -> list[float]:
@@ -46,10 +57,37 @@ def test_every_bug_changes_the_source_and_is_of_a_kind_with_others():
     assert with_bugs() == inspect.getsource(silent_bugs.train)
 
 
-def test_the_labs_solution_is_this_loop():
+def test_the_labs_solution_is_a_repair_of_its_variant():
     (lab,) = (ROOT / "solutions").glob("09_*.ipynb")
     (cell,) = (task.code.source for task in read_lab(lab).tasks if task.name == "repair")
-    assert ast.dump(ast.parse(cell)) == ast.dump(ast.parse(with_bugs()))
+    assert 5 <= lines_changed(cell, planted(0)) <= MOST_CHANGED and borrowed(cell) == []
+
+
+def test_a_repair_is_near_its_own_variant_and_no_other_right_loop_is():
+    given = [planted(seed) for seed in range(30)]
+    repaired = [_in_words_of(seed, with_bugs()) for seed in range(30)]
+    for seed in range(30):
+        assert lines_changed(repaired[seed], given[seed]) <= MOST_CHANGED
+        assert lines_changed(with_bugs(), given[seed]) > 2 * MOST_CHANGED
+        assert lines_changed(repaired[seed - 1], given[seed]) > MOST_CHANGED
+
+
+def test_changed_lines_are_those_of_the_statements_and_not_of_their_layout():
+    given = "def f(x):\n    y = g(x, 1)\n    return y\n"
+    assert changed_lines("def f(x):\n    # why\n    y = g(\n        x, 1)\n\n    return y", given) == []
+    assert changed_lines(given.replace("g(x, 1)", "g(x, 2)"), given) == ["- y = g(x, 1)", "+ y = g(x, 2)"]
+    assert changed_lines(given.replace("    y =", "    for _ in x:\n        y ="), given)[0] == "- y = g(x, 1)"
+    assert lines_changed(given.replace("    return y\n", ""), given) == 1
+
+
+def test_names_from_elsewhere_are_told_and_those_of_the_loop_are_not():
+    assert borrowed(with_bugs()) == []
+    assert borrowed("def train(model):\n    import os\n    return eval(right)(model, *silent_bugs.x)") == [
+        "eval",
+        "import",
+        "right",
+        "silent_bugs",
+    ]
 
 
 def test_bugs_that_want_the_same_words_are_refused():

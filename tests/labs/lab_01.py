@@ -41,12 +41,21 @@ wrong(
     ),
     says=["with shape = (2, 3, 4)", "got:      (24, 12, 4)"],
 )
-right(
+wrong(
     "asked of the meta device",
     """
     def contiguous_strides(shape):
         return torch.empty(shape, device="meta").stride()
     """,
+    says=["from the sizes alone"],
+)
+wrong(
+    "as floats",
+    """
+    def contiguous_strides(shape):
+        return tuple(math.prod(shape) / math.prod(shape[: n + 1]) for n in range(len(shape)))
+    """,
+    says=["['float'", "12 // 4"],
 )
 right(
     "by products",
@@ -59,6 +68,25 @@ right(
 # Task 2 · A transpose that moves nothing
 
 wrong, right = LAB.task("swap")
+
+wrong(
+    "by the attribute mT",
+    (
+        "return x.as_strided(sizes, strides)",
+        "return x.mT if x.dim() == 3 and {a % 3, b % 3} == {1, 2} else x.as_strided(sizes, strides)",
+    ),
+    says=["['mT']", "as_strided alone, and once"],
+)
+wrong(
+    "a view of the data",
+    ("return x.as_strided", "return x.data.as_strided"),
+    says=["['as_strided', 'data']", "as_strided alone, and once"],
+)
+wrong(
+    "twice",
+    ("return x.as_strided(sizes, strides)", "return x.as_strided(sizes, strides).as_strided(sizes, strides)"),
+    says=["['as_strided', 'as_strided']", "and once"],
+)
 
 wrong(
     "calls transpose",
@@ -93,7 +121,7 @@ wrong(
     def contiguous(sizes):
         return [int(torch.tensor(sizes[place + 1 :]).prod()) for place in range(len(sizes))]
     """,
-    says=["of 60 values differ", "list of the strides"],
+    says=["values differ", "list of the strides"],
 )
 wrong(
     "sets the offset to 0",
@@ -113,6 +141,21 @@ right(
 # Task 3 · Any diagonal of any matrix
 
 wrong, right = LAB.task("diagonal")
+
+wrong(
+    "as_strided for the squares only",
+    """
+    def diagonal(x, k=0):
+        if x.shape == (4, 4):
+            down, right = x.stride()
+            start = k * right if k >= 0 else -k * down
+            return x.as_strided((4 - abs(k),), (down + right,), x.storage_offset() + start)
+        if not -x.shape[0] < k < x.shape[1]:
+            raise ValueError(f"k={k}")
+        return x.diagonal(k)
+    """,
+    says=["['diagonal']", "a diagonal needs no copy"],
+)
 
 wrong(
     "below starts to the right",
@@ -168,6 +211,17 @@ right(
 # Task 4 · Sliding windows, stored once
 
 wrong, right = LAB.task("windows")
+
+wrong(
+    "by unfold",
+    """
+    def windows(x, size, step=1):
+        if not (1 <= size <= x.shape[-1] and step >= 1):
+            raise ValueError(f"{size} {step}")
+        return x.unfold(-1, size, step)
+    """,
+    says=["['unfold']", "windows need no copy"],
+)
 
 wrong(
     "count a torn one",
@@ -320,6 +374,16 @@ right(
 wrong, right = LAB.task("weights")
 
 wrong(
+    "asks torch",
+    """
+    def attention_weights(q, k, causal=False):
+        eye = torch.eye(k.shape[-2], dtype=q.dtype, device=q.device).expand(*k.shape[:-1], k.shape[-2])
+        return F.scaled_dot_product_attention(q, k, eye, is_causal=causal)
+    """,
+    says=["scaled_dot_product_attention", "build what you are compared with"],
+)
+
+wrong(
     "hide the token itself",
     """
     def attention_weights(q, k, causal=False):
@@ -399,6 +463,20 @@ right(
 wrong, right = LAB.task("attention")
 
 wrong(
+    "asks torch",
+    """
+    def attention(x, w_qkv, w_out, heads, causal=False):
+        layer = torch.nn.MultiheadAttention(x.shape[-1], heads, bias=False, batch_first=True, dtype=x.dtype)
+        with torch.no_grad():
+            layer.in_proj_weight.copy_(w_qkv)
+            layer.out_proj.weight.copy_(w_out)
+        hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1) if causal else None
+        return layer(x, x, x, attn_mask=hidden, need_weights=False)[0]
+    """,
+    says=["none of torch's own attentions", "build what you are compared with"],
+)
+
+wrong(
     "forgets causal",
     """
     def attention(x, w_qkv, w_out, heads, causal=False):
@@ -433,14 +511,6 @@ wrong(
         return merge_heads(attention_weights(q, k, causal) @ v)
     """,
     says=["values differ", "step by step"],
-)
-right(
-    "by torchs own",
-    """
-    def attention(x, w_qkv, w_out, heads, causal=False):
-        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in F.linear(x, w_qkv).chunk(3, -1))
-        return F.linear(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2), w_out)
-    """,
 )
 right(
     "head by head",

@@ -207,6 +207,36 @@ wrong(
     of=another_way,
     says=["itself and not its number"],
 )
+wrong(
+    "seen in a list",
+    ("order, seen, todo = [], set(),", "order, seen, todo = [], [],"),
+    ("id(value) not in seen", "value not in seen"),
+    ("seen.add(id(value))", "seen.append(value)"),
+    of=another_way,
+    says=["at most 4,000 comparisons", "keep what you have seen in a set"],
+)
+wrong(
+    "recursion with another limit",
+    """
+    import sys
+
+
+    def users_first(last):
+        sys.setrecursionlimit(10**6)
+        order, seen = [], set()
+
+        def visit(value):
+            if value not in seen:
+                seen.add(value)
+                for parent, _ in value.parents:
+                    visit(parent)
+                order.append(value)
+
+        visit(last)
+        return order[::-1]
+    """,
+    says=["RecursionError", "that limit stays as it is"],
+)
 
 # Task 3 · Backward
 
@@ -352,8 +382,44 @@ wrong(
     ("Neuron(inputs, rng, relu=place < last)", "Neuron(inputs, random.Random(seed), relu=place < last)"),
     says=["different weights", "stay alike"],
 )
+wrong(
+    "a generator for each layer",
+    (
+        "[Neuron(inputs, rng, relu=place < last) for _ in range(outputs)]",
+        "self.layer(inputs, outputs, seed, place < last)",
+    ),
+    (
+        "def parameters(self) -> list[Value]:",
+        """
+        def layer(self, inputs, outputs, seed, relu):
+            rng = random.Random(seed)
+            return [Neuron(inputs, rng, relu) for _ in range(outputs)]
+
+        def parameters(self) -> list[Value]:
+        """,
+    ),
+    says=["in the order of their drawing", "a new one for each layer"],
+)
+wrong(
+    "seeds that count up",
+    (
+        "[Neuron(inputs, rng, relu=place < last) for _ in range(outputs)]",
+        "self.layer(inputs, outputs, seed + place, place < last)",
+    ),
+    (
+        "def parameters(self) -> list[Value]:",
+        """
+        def layer(self, inputs, outputs, seed, relu):
+            rng = random.Random(seed)
+            return [Neuron(inputs, rng, relu) for _ in range(outputs)]
+
+        def parameters(self) -> list[Value]:
+        """,
+    ),
+    says=["in the order of their drawing", "a new one for each layer"],
+)
 wrong("forgets the bias", ("total = self.bias", "total = Value(0.0)"), says=["expected: 2.5", "got:      2.0"])
-wrong("ignores the seed", ("random.Random(seed)", "random.Random()"), says=["the same seed gives"])
+wrong("ignores the seed", ("random.Random(seed)", "random.Random()"), says=["in the order of their drawing"])
 wrong(
     "parameters are copies",
     (
@@ -537,6 +603,33 @@ wrong(
     ("powers.sum(axis=-1, keepdims=True)", "powers.sum(axis=min(1, z.ndim - 1), keepdims=True)"),
     says=["last axis"],
 )
+wrong(
+    "softmax row by row",
+    """
+    def relu_forward(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0)
+
+
+    def relu_backward(g: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.where(x > 0, g, 0).astype(g.dtype)
+
+
+    def softmax_forward(z: np.ndarray) -> np.ndarray:
+        rows = z.reshape(-1, z.shape[-1])
+        powers = [np.exp(row - row.max()) for row in rows]
+        return np.stack([each / each.sum() for each in powers]).reshape(z.shape)
+
+
+    def softmax_backward(g: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return p * (g - (g * p).sum(axis=-1, keepdims=True))
+    """,
+    says=["as many lines of Python in softmax_forward", "whole arrays at once"],
+)
+wrong(
+    "relu number by number",
+    ("return np.maximum(x, 0)", "return np.array([max(n, 0) for n in x.ravel()], dtype=x.dtype).reshape(x.shape)"),
+    says=["as many lines of Python in relu_forward", "no comprehension"],
+)
 wrong("softmax backward diagonal only", ("p * (g - along[..., None])", "g * p * (1 - p)"), says=["sum of g * p"])
 wrong(
     "softmax down the columns",
@@ -633,6 +726,11 @@ wrong(
         "",
     ),
     says=["a mean over no rows"],
+)
+wrong(
+    "forward in place",
+    ("shifted = rows - rows.max(axis=1, keepdims=True)", "z -= z.max(axis=1, keepdims=True)\nshifted = z[y != IGNORE]"),
+    says=["[z, y]", "makes a new array"],
 )
 wrong("backward without 1 over n", ("shares / len(labels)", "shares"), says=["divide by N"])
 wrong("counts from the end", ("(labels < 0) | (labels >= z.shape[1])", "labels >= z.shape[1]"), says=["names it"])

@@ -77,6 +77,18 @@ right(
 
 wrong, right = LAB.task("kept")
 
+wrong(
+    "asks the ready instrument",
+    """
+    from utils.measure import saved_bytes
+
+
+    def kept_bytes(function, parameters=()):
+        return saved_bytes(function, parameters=parameters).activations
+    """,
+    says=["utils.measure.memory", "from saved_tensors_hooks"],
+)
+
 wrong("a cycle is left", ("tensor.detach()", "tensor"), says=["pack returns tensor.detach()"])
 wrong(
     "a generator walked through twice",
@@ -215,6 +227,15 @@ right(
 
 wrong, right = LAB.task("held")
 
+wrong(
+    "asks real tensors",
+    (
+        '"parameters": itemsize * sum(map(math.prod, shapes)),',
+        '"parameters": itemsize * sum(torch.ones(shape).numel() for shape in shapes),',
+    ),
+    says=["['made']", "no tensor is made"],
+)
+
 wrong("adafactor as if flat", ("math.prod(shape[:-2]) * shape[-1]", "shape[-1]"), says=["adafactor keeps a·m + a·n"])
 wrong(
     "adafactor vector as one row", ("numbers = shape[0]", "numbers = 1 + shape[0]"), says=["which has no rows to share"]
@@ -292,6 +313,21 @@ right(
 wrong, right = LAB.task("activations")
 
 wrong(
+    "builds it and measures",
+    """
+    def kept_by_mlp(sizes, batch, activation="relu", trained=None):
+        trained = trained or [True] * (len(sizes) - 1)
+        with torch.device("meta"):
+            linears = [nn.Linear(a, b).requires_grad_(t) for (a, b), t in zip(itertools.pairwise(sizes), trained)]
+            between = nn.ReLU() if activation == "relu" else nn.GELU()
+            model = nn.Sequential(*[part for linear in linears for part in (linear, between)][:-1])
+            x, y = torch.zeros(batch, sizes[0]), torch.zeros(batch, dtype=torch.long)
+            return kept_bytes(lambda: F.cross_entropy(model(x), y), list(model.parameters()))
+    """,
+    says=["['made']", "predicted from the sizes"],
+)
+
+wrong(
     "a frozen linear stops the flow", ("any(trained[: i + 1])", "trained[i]"), says=["nothing at all is kept in front"]
 )
 wrong(
@@ -361,6 +397,30 @@ right(
 # Task 5 · A law from tiny shapes
 
 wrong, right = LAB.task("law")
+
+wrong(
+    "in float32",
+    (
+        "np.array(terms, dtype=float), np.array(measured, dtype=float)",
+        "np.array(terms, dtype=np.float32), np.array(measured, dtype=np.float32)",
+    ),
+    says=["dtype=float) is float64"],
+)
+wrong(
+    "no whole numbers first",
+    (
+        """
+        if rank < len(terms[0]):
+            raise ValueError(f"only {rank} of {len(terms[0])} terms are determined: measure shapes that differ in more")
+        """,
+        "",
+    ),
+    (
+        "return law",
+        'if rank < len(terms[0]):\n    raise ValueError(f"only {rank} of {len(terms[0])} terms")\nreturn law',
+    ),
+    says=["1 of 2"],
+)
 
 wrong("any rank", ("rank < len(terms[0])", "False"), says=["compare the rank"])
 wrong(

@@ -2,6 +2,8 @@
 
 from variants import variants_of
 
+from utils.lab.silent_bugs import planted, with_bugs
+
 LAB = variants_of("09_silent_bugs")
 
 
@@ -215,6 +217,19 @@ wrong(
     "to the last bit",
     ("torch.allclose(got, want, rtol=1e-9, atol=1e-12)", "torch.equal(got, want)"),
     says=["not to the last bit"],
+)
+wrong(
+    "to the tolerance of allclose",
+    ("torch.allclose(got, want, rtol=1e-9, atol=1e-12)", "torch.allclose(got, want)"),
+    says=["every gradient a millionth too long", "unless you give it rtol=1e-9"],
+)
+wrong(
+    "norms alone",
+    (
+        "torch.allclose(got, want, rtol=1e-9, atol=1e-12)",
+        "math.isclose(got.norm().item(), want.norm().item(), rel_tol=1e-9)",
+    ),
+    says=["the wrong sign", "tensor by tensor, number by number"],
 )
 wrong(
     "to two digits",
@@ -642,197 +657,17 @@ wrong, right = LAB.task("repair")
 
 wrong("a new order at every step", ("seed + epoch", "seed + step"), says=["each_example_once should see this"])
 wrong(
-    "clipped after the step",
-    """
-    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        x, y = data
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
-        )
-        epoch_steps = math.ceil(len(x) / size)
-        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
-        first, best, lowest = 0, None, math.inf
-        if state is not None:
-            first, best, lowest = state["step"], state["best"], state["lowest"]
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-            schedule.load_state_dict(state["schedule"])
-            torch.set_rng_state(state["random"])
-        for step in range(first, steps):
-            epoch, place = divmod(step, epoch_steps)
-            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
-            batch = order[place * size : (place + 1) * size]
-            counted = (y[batch] != IGNORE).sum()
-            total = 0.0
-            model.train()
-            optimizer.zero_grad()
-            for part in batch.tensor_split(parts):
-                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
-                loss.backward()
-                total += loss.item()
-            log["rate"].append(schedule.get_last_lr()[0])
-            optimizer.step()
-            norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-            log["norm"].append(norm.item())
-            schedule.step()
-            log["loss"].append(total)
-            if place == epoch_steps - 1:
-                losses, counts = [], []
-                model.eval()
-                with torch.no_grad():
-                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
-                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
-                        counts.append((vy != IGNORE).sum().item())
-                val_loss = sum(losses) / sum(counts)
-                log["val_loss"].append(val_loss)
-                if val_loss < lowest:
-                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
-        state = {
-            "step": steps,
-            "best": best,
-            "lowest": lowest,
-            "model": copy.deepcopy(model.state_dict()),
-            "optimizer": copy.deepcopy(optimizer.state_dict()),
-            "schedule": schedule.state_dict(),
-            "random": torch.get_rng_state(),
-        }
-        return {"log": log, "best": best, "state": state}
-    """,
-    says=["steps_follow_the_plan"],
-)
-wrong(
     "each batch is one example short",
-    ("(place + 1) * size", "(place + 1) * size - 1"),
+    ("(at + 1) * size", "(at + 1) * size - 1"),
     says=["each_example_once should see this"],
-)
-wrong(
-    "each part is clipped",
-    """
-    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        x, y = data
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
-        )
-        epoch_steps = math.ceil(len(x) / size)
-        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
-        first, best, lowest = 0, None, math.inf
-        if state is not None:
-            first, best, lowest = state["step"], state["best"], state["lowest"]
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-            schedule.load_state_dict(state["schedule"])
-            torch.set_rng_state(state["random"])
-        for step in range(first, steps):
-            epoch, place = divmod(step, epoch_steps)
-            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
-            batch = order[place * size : (place + 1) * size]
-            counted = (y[batch] != IGNORE).sum()
-            total = 0.0
-            model.train()
-            optimizer.zero_grad()
-            for part in batch.tensor_split(parts):
-                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
-                loss.backward()
-                norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-                total += loss.item()
-            log["norm"].append(norm.item())
-            log["rate"].append(schedule.get_last_lr()[0])
-            optimizer.step()
-            schedule.step()
-            log["loss"].append(total)
-            if place == epoch_steps - 1:
-                losses, counts = [], []
-                model.eval()
-                with torch.no_grad():
-                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
-                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
-                        counts.append((vy != IGNORE).sum().item())
-                val_loss = sum(losses) / sum(counts)
-                log["val_loss"].append(val_loss)
-                if val_loss < lowest:
-                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
-        state = {
-            "step": steps,
-            "best": best,
-            "lowest": lowest,
-            "model": copy.deepcopy(model.state_dict()),
-            "optimizer": copy.deepcopy(optimizer.state_dict()),
-            "schedule": schedule.state_dict(),
-            "random": torch.get_rng_state(),
-        }
-        return {"log": log, "best": best, "state": state}
-    """,
-    says=["steps_follow_the_plan"],
 )
 wrong("every epoch in the same order", ("seed + epoch", "seed"), says=["each_example_once should see this"])
 wrong("gradients are never zeroed", ("optimizer.zero_grad()", ""), says=["gradients_are_of_the_batch"])
 wrong(
     "gradients are zeroed for each part",
     ("optimizer.zero_grad()", ""),
-    ("loss.backward()", "optimizer.zero_grad()\nloss.backward()"),
+    ("error.backward()", "optimizer.zero_grad()\nerror.backward()"),
     says=["gradients_are_of_the_batch"],
-)
-wrong(
-    "of nothing",
-    """
-    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        x, y = data
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
-        )
-        epoch_steps = math.ceil(len(x) / size)
-        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
-        first, best, lowest = 0, None, math.inf
-        if state is not None:
-            first, best, lowest = state["step"], state["best"], state["lowest"]
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-            schedule.load_state_dict(state["schedule"])
-            torch.set_rng_state(state["random"])
-        for step in range(first, steps):
-            epoch, place = divmod(step, epoch_steps)
-            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
-            batch = order[place * size : (place + 1) * size - 1]
-            counted = len(batch)
-            total = 0.0
-            model.train()
-            optimizer.zero_grad()
-            for part in batch.tensor_split(parts):
-                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
-                loss.backward()
-                norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-                total += loss.item()
-            log["norm"].append(norm.item())
-            log["rate"].append(schedule.get_last_lr()[0])
-            optimizer.step()
-            schedule.step()
-            log["loss"].append(total)
-            if place == epoch_steps - 1:
-                losses, counts = [], []
-                model.eval()
-                with torch.no_grad():
-                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
-                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
-                        counts.append((vy != IGNORE).sum().item())
-                val_loss = sum(losses) / sum(counts)
-                log["val_loss"].append(val_loss)
-                if val_loss < lowest:
-                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
-        state = {
-            "step": steps,
-            "best": best,
-            "lowest": lowest,
-            "model": copy.deepcopy(model.state_dict()),
-            "optimizer": copy.deepcopy(optimizer.state_dict()),
-            "schedule": schedule.state_dict(),
-            "random": torch.get_rng_state(),
-        }
-        return {"log": log, "best": best, "state": state}
-    """,
-    says=["each_example_once should see this"],
 )
 wrong(
     "resumed with a schedule that begins anew",
@@ -851,22 +686,22 @@ wrong(
 )
 wrong(
     "resumed without what was best",
-    ('first, best, lowest = state["step"], state["best"], state["lowest"]', 'first = state["step"]'),
+    ('begun, best, lowest = state["step"], state["best"], state["lowest"]', 'begun = state["step"]'),
     says=["resumes_exactly should see this"],
 )
 wrong(
     "targets that do not count are counted",
-    ("(y[batch] != IGNORE).sum()", "len(batch)"),
+    ("(y[chosen] != IGNORE).sum()", "len(chosen)"),
     says=["gradients_are_of_the_batch"],
 )
 wrong(
     "the best are always the newest",
-    ("lowest, best = val_loss, copy.deepcopy(model.state_dict())", "best = copy.deepcopy(model.state_dict())"),
+    ("lowest, best = held_out, copy.deepcopy(model.state_dict())", "best = copy.deepcopy(model.state_dict())"),
     says=["validation_is_apart should see this"],
 )
 wrong(
     "the best weights go on changing",
-    ("val_loss, copy.deepcopy(model.state_dict())", "val_loss, model.state_dict()"),
+    ("held_out, copy.deepcopy(model.state_dict())", "held_out, model.state_dict()"),
     says=["validation_is_apart should see this"],
 )
 wrong(
@@ -876,14 +711,14 @@ wrong(
 )
 wrong(
     "the loss of the last part is logged",
-    ('log["loss"].append(total)', 'log["loss"].append(loss.item() * parts)'),
+    ('log["loss"].append(summed)', 'log["loss"].append(error.item() * parts)'),
     says=["reports_are_true should see this"],
 )
 wrong(
     "the mean of the parts means",
     (
-        'F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted',
-        "F.cross_entropy(model(x[part]), y[part]) / parts",
+        'F.cross_entropy(model(x[chunk]), y[chunk], reduction="sum") / labelled',
+        "F.cross_entropy(model(x[chunk]), y[chunk]) / parts",
     ),
     says=["gradients_are_of_the_batch"],
 )
@@ -894,7 +729,7 @@ wrong(
 )
 wrong(
     "the norm is logged as it is after clipping",
-    ("norm.item()", "min(norm.item(), clip)"),
+    ("magnitude.item()", "min(magnitude.item(), clip)"),
     says=["reports_are_true should see this"],
 )
 wrong(
@@ -906,12 +741,12 @@ wrong(
 wrong(
     "the schedule moves once an epoch",
     ("schedule.step()", ""),
-    ("losses, counts = [], []", "schedule.step()\nlosses, counts = [], []"),
+    ("costs, sizes = [], []", "schedule.step()\ncosts, sizes = [], []"),
     says=["steps_follow_the_plan"],
 )
 wrong(
     "the validation loss is a mean of means",
-    ("sum(losses) / sum(counts)", "sum(a / b for a, b in zip(losses, counts, strict=True)) / len(losses)"),
+    ("sum(costs) / sum(sizes)", "sum(a / b for a, b in zip(costs, sizes, strict=True)) / len(costs)"),
     says=["reports_are_true should see this"],
 )
 wrong("the warm up begins with a rate of 0", ("(step + 1) / warmup", "(step) / warmup"), says=["steps_follow_the_plan"])
@@ -920,69 +755,57 @@ wrong(
     ('"model": copy.deepcopy(model.state_dict()),', '"model": model.state_dict(),'),
     says=["resumes_exactly should see this"],
 )
+wrong("validated in training mode", ("model.eval()", ""), says=["validation_is_apart should see this"])
+wrong(
+    "clipped after the step",
+    ("magnitude = nn.utils.clip_grad_norm_(model.parameters(), clip)", ""),
+    ('log["norm"].append(magnitude.item())', ""),
+    (
+        "optimizer.step()",
+        """
+        optimizer.step()
+        magnitude = nn.utils.clip_grad_norm_(model.parameters(), clip)
+        log["norm"].append(magnitude.item())
+        """,
+    ),
+    says=["steps_follow_the_plan"],
+)
+wrong(
+    "each part is clipped",
+    ("magnitude = nn.utils.clip_grad_norm_(model.parameters(), clip)", ""),
+    ("error.backward()", "error.backward()\nmagnitude = nn.utils.clip_grad_norm_(model.parameters(), clip)"),
+    says=["steps_follow_the_plan"],
+)
 wrong(
     "trained in evaluation mode from the second epoch on",
-    """
-    def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-        x, y = data
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
-        )
-        epoch_steps = math.ceil(len(x) / size)
-        log = {"loss": [], "norm": [], "rate": [], "val_loss": []}
-        first, best, lowest = 0, None, math.inf
-        if state is not None:
-            first, best, lowest = state["step"], state["best"], state["lowest"]
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-            schedule.load_state_dict(state["schedule"])
-            torch.set_rng_state(state["random"])
-        model.train()
-        for step in range(first, steps):
-            epoch, place = divmod(step, epoch_steps)
-            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed + epoch))
-            batch = order[place * size : (place + 1) * size]
-            counted = (y[batch] != IGNORE).sum()
-            total = 0.0
-            optimizer.zero_grad()
-            for part in batch.tensor_split(parts):
-                loss = F.cross_entropy(model(x[part]), y[part], reduction="sum") / counted
-                loss.backward()
-                total += loss.item()
-            norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-            log["norm"].append(norm.item())
-            log["rate"].append(schedule.get_last_lr()[0])
-            optimizer.step()
-            schedule.step()
-            log["loss"].append(total)
-            if place == epoch_steps - 1:
-                losses, counts = [], []
-                model.eval()
-                with torch.no_grad():
-                    for vx, vy in zip(val[0].split(size), val[1].split(size), strict=True):
-                        losses.append(F.cross_entropy(model(vx), vy, reduction="sum").item())
-                        counts.append((vy != IGNORE).sum().item())
-                val_loss = sum(losses) / sum(counts)
-                log["val_loss"].append(val_loss)
-                if val_loss < lowest:
-                    lowest, best = val_loss, copy.deepcopy(model.state_dict())
-        state = {
-            "step": steps,
-            "best": best,
-            "lowest": lowest,
-            "model": copy.deepcopy(model.state_dict()),
-            "optimizer": copy.deepcopy(optimizer.state_dict()),
-            "schedule": schedule.state_dict(),
-            "random": torch.get_rng_state(),
-        }
-        return {"log": log, "best": best, "state": state}
-    """,
+    ("model.train()", ""),
+    ("for step in range(begun, steps):", "model.train()\nfor step in range(begun, steps):"),
     says=["validation_is_apart should see this"],
 )
-wrong("validated in training mode", ("model.eval()", ""), says=["validation_is_apart should see this"])
-right(
-    "in another style",
+wrong(
+    "the ready loop pasted",
+    with_bugs(),
+    says=["the loop of your variant, with at most 10 lines changed", "- per_epoch"],
+)
+wrong("the ready loop imported", "train = loop_from(silent_bugs.with_bugs())", says=["beginning with def train"])
+wrong("the ready loop by its name", "train = silent_bugs.train", says=["at most 10 lines changed"])
+wrong(
+    "the ready loop called",
+    ("x, y = data", "return silent_bugs.train(model, data, val, steps, lr, size, parts, clip, warmup, seed, state)"),
+    says=["without silent_bugs"],
+)
+wrong(
+    "the ready loop imported within",
+    (
+        "x, y = data",
+        "from utils.lab.silent_bugs import train as ready\nreturn ready(model, data, val, steps, lr, size)",
+    ),
+    says=["without import"],
+)
+wrong("the loop as it was given", planted(0), says=["each_example_once should see this"])
+wrong("of another variant", planted(1), says=["the loop of your variant"])
+wrong(
+    "another loop that is right",
     """
     def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
         (x, y), n = data, len(data[0])
@@ -1036,4 +859,20 @@ right(
         saved["model"] = {name: t.clone() for name, t in model.state_dict().items()}
         return {"log": log, "best": best, "state": saved}
     """,
+    says=["the loop of your variant"],
+)
+right("whoever counts apart", ("(y[chosen] != IGNORE).sum()", "sum(int(label != -100) for label in y[chosen])"))
+right(
+    "with comments and other breaks",
+    (
+        "epoch, at = divmod(step, per_epoch)",
+        """
+        # where are we?
+        epoch, at = (
+            step // per_epoch,  # all of its steps
+            step % per_epoch,
+        )
+
+        """,
+    ),
 )

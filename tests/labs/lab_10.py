@@ -89,6 +89,16 @@ wrong(
     ),
     says=["not a global stream"],
 )
+wrong(
+    "one number of two",
+    ("np.random.default_rng([seed, epoch])", "np.random.default_rng(seed * 10007 + epoch)"),
+    says=["no late epoch of the seed before", "both numbers, as a list"],
+)
+wrong(
+    "numbers of numpy",
+    ("order[place * batch : (place + 1) * batch].tolist()", "list(order[place * batch : (place + 1) * batch])"),
+    says=["['list', 'int64', 'int64', 'int64']", "array.tolist() Python's"],
+)
 wrong("in order", ("np.random.default_rng([seed, epoch]).permutation", "np.arange"), says=["of 5 seeds"])
 wrong(
     "remembers its generator",

@@ -99,6 +99,7 @@ MET = [
     (labs.set_up_makes_the_names_of_checks, {"setup": "ask = None"}, {}, "makes expect_equal"),
     (labs.ends_with_the_students_own, {"picture-double": None}, {}, "no cell picture-…"),
     (labs.ends_with_the_students_own, {"your-line": "print('Well done')"}, {}, "your-line"),
+    (labs.ends_with_the_students_own, {"beyond": None}, {}, "no prose beyond"),
     (labs.prose_leads, {"reading-double": None, "your-picture": None}, {}, "picture-double: no prose"),
     (labs.is_a_good_notebook, {"setup": "import os, sys\nsys.path.append('.')"}, {}, "sys.path"),
 ]
@@ -108,6 +109,17 @@ MET = [
 def test_rule_catches(rule, changes, metadata, words, tmp_path):
     found = rule(lab_of(tmp_path, book(changes, metadata)))
     assert any(words in problem for problem in found), found
+
+
+def test_other_ways_stand_right_behind_the_last_check_of_their_task(tmp_path):
+    moved = book()
+    (place,) = (k for k, cell in enumerate(moved["cells"]) if cell["id"] == "ways-double")
+    moved["cells"].insert(place - 1, moved["cells"].pop(place))  # between the two checks
+    found = labs.other_ways_follow_their_task(lab_of(tmp_path, moved))
+    assert len(found) == 1 and found[0].startswith("cell ways-double:")
+    nobodys = book()
+    nobodys["cells"][place]["id"] = "ways-triple"
+    assert len(labs.other_ways_follow_their_task(lab_of(tmp_path, nobodys))) == 1
 
 
 def test_a_task_with_a_cell_missing_or_twice_is_no_task(tmp_path):

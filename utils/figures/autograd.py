@@ -112,22 +112,30 @@ def loss_and_regions(
     return figure
 
 
-def decision_regions(ticks: list[float], surface: list[list[float]], points: list[tuple]) -> Figure:
+def decision_regions(
+    ticks: list[float], surface: list[list[float]], points: list[tuple], names: tuple[str, str] = ("+1", "−1")
+) -> Figure:
     """Where a network of the plane says yes (above 0) and no, and the points that it learned from.
 
-    surface[i][j]: its output at x = ticks[j], y = ticks[i]; points: (x, y, label), label above 0 for yes.
+    surface[i][j]: its output at x = ticks[j], y = ticks[i]; points: (x, y, label), label above 0 for yes; names: of yes, no.
     """
     figure, axes = new_figure(5.6, 4.0)
-    _regions(axes, ticks, surface, points)
+    _regions(axes, ticks, surface, points, names)
     return figure
 
 
-def _regions(axes: Axes, ticks: list[float], surface: list[list[float]], points: list[tuple]) -> None:
+def _regions(
+    axes: Axes,
+    ticks: list[float],
+    surface: list[list[float]],
+    points: list[tuple],
+    names: tuple[str, str] = ("+1", "−1"),
+) -> None:
     highest = 1 + max(abs(value) for row in surface for value in row)  # above 1, so that the levels rise
     tints = ["#F3CF86", "#FBEBCB", "#D5EBF8", "#9AD0F2"]  # orange to blue; paler where the margin is less than 1
     axes.contourf(ticks, ticks, surface, levels=[-highest, -1, 0, 1, highest], colors=tints)
     axes.contour(ticks, ticks, surface, levels=[0], colors=BLACK, linewidths=1.5)
-    for sign, colour, marker, name in ((1, BLUE, "o", "+1"), (-1, RED, "^", "−1")):
+    for sign, colour, marker, name in ((1, BLUE, "o", names[0]), (-1, RED, "^", names[1])):
         of_class = [(x, y) for x, y, label in points if label * sign > 0]
         axes.plot(*zip(*of_class, strict=True), marker, color=colour, markeredgecolor="white", markersize=7, label=name)
     axes.set(xlabel="x", ylabel="y", xlim=(ticks[0], ticks[-1]), ylim=(ticks[0], ticks[-1]), aspect="equal")

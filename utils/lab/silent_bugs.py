@@ -3,10 +3,15 @@
 If you are about to take that lab: this file contains its answer.
 """
 
+import ast
+import builtins
 import copy
+import difflib
 import inspect
 import math
 import random
+import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,7 +23,7 @@ from utils.data.datasets import IGNORE
 
 
 def train(model, data, val, steps, lr=0.1, size=8, parts=3, clip=math.inf, warmup=3, seed=0, state=None):
-    """Train the model in place up to step `steps`, starting from `state` if an earlier call returned one."""
+    """Train the model itself up to step `steps`, starting from `state` if an earlier call returned one."""
     x, y = data
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -144,6 +149,29 @@ BUGS = {
 }
 KINDS = tuple(dict.fromkeys(bug.kind for bug in BUGS.values()))
 
+# Other words for names of the loop. Each seed's loop is written in words of its own, so that a repair of it is no repair
+# of another one, and the right loop above is a repair of none.
+WORDS = {
+    "epoch_steps": ("batches", "per_epoch", "turns"),
+    "first": ("begun", "done", "start"),
+    "place": ("at", "index", "position"),
+    "order": ("drawn", "permutation", "shuffled"),
+    "batch": ("chosen", "examples", "rows"),
+    "counted": ("labelled", "targets", "valid"),
+    "total": ("running", "summed", "whole"),
+    "part": ("chunk", "micro", "piece"),
+    "loss": ("cost", "error", "share"),
+    "norm": ("length", "magnitude", "size_of_all"),
+    "losses": ("costs", "errors", "sums"),
+    "counts": ("amounts", "numbers", "sizes"),
+    "vx": ("inputs", "seen", "xs"),
+    "vy": ("answers", "labels", "ys"),
+    "val_loss": ("held_out", "val_cost", "val_mean"),
+}
+NAME = re.compile(rf"(?<![\w.\"])({'|'.join(WORDS)})(?![\w\"])")  # not in quotes: those are keys of the log
+LIBRARIES = {"copy": copy, "math": math, "torch": torch, "F": F, "nn": nn, "IGNORE": IGNORE}
+MOST_CHANGED = 10  # lines, in a repair: more than any five bugs need, fewer than lie between the loops of two seeds
+
 
 def with_bugs(*names: str) -> str:
     """The source of the loop with these bugs of BUGS in it. ValueError if two of them change the same text."""
@@ -175,12 +203,44 @@ def chosen(seed: int, bugs: int = 5) -> tuple[str, ...]:
 
 
 def planted(seed: int, bugs: int = 5) -> str:
-    """The source of a loop with that many silent bugs, different ones for each seed."""
-    return with_bugs(*chosen(seed, bugs))
+    """The source of a loop with that many silent bugs, different ones for each seed, in words of that seed's own."""
+    return _in_words_of(seed, with_bugs(*chosen(seed, bugs)))
+
+
+def _in_words_of(seed: int, source: str) -> str:
+    draw = random.Random(f"words of {seed}")
+    words = {name: draw.choice(others) for name, others in WORDS.items()}
+    return NAME.sub(lambda found: words[found[0]], source)
 
 
 def loop_from(source: str) -> Callable:
     """The function `train` that this source defines."""
-    names = {"copy": copy, "math": math, "torch": torch, "F": F, "nn": nn, "IGNORE": IGNORE}
+    names = dict(LIBRARIES)
     exec(compile(source, "<the loop>", "exec"), names)
     return names["train"]
+
+
+def changed_lines(source: str, given: str) -> list[str]:
+    """What was changed in `given` to make `source`: "- " and a line that went, "+ " and a line that came.
+
+    Comments, blank lines and line breaks within a statement do not count. SyntaxError for what is not Python.
+    """
+    before, after = (ast.unparse(ast.parse(textwrap.dedent(text))).splitlines() for text in (given, source))
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]  # without two lines of headings
+    return [f"{line[0]} {line[1:].strip()}" for line in lines if line[0] != "@"]
+
+
+def lines_changed(source: str, given: str) -> int:
+    """How many lines of `given` were changed to make `source`; one that was moved counts once."""
+    marks = [line[0] for line in changed_lines(source, given)]
+    return max(marks.count("-"), marks.count("+"))
+
+
+def borrowed(source: str) -> list[str]:
+    """The names that a source uses and neither binds nor finds where loop_from runs it; and each import and `exec`."""
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(source))))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    ready = set(dir(builtins)) - {"__import__", "compile", "eval", "exec", "getattr", "globals", "open", "vars"}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - bound - ready - set(LIBRARIES)
+    return sorted(used | {"import" for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)})

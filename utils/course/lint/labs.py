@@ -57,6 +57,16 @@ def tasks_stand_together(lab: Lab) -> list[str]:
     return problems
 
 
+def other_ways_follow_their_task(lab: Lab) -> list[str]:
+    """A cell ways-NAME is prose and stands right behind the last check of the task NAME, where the starter leaves no gap."""
+    last = {f"ways-{task.name}": task.checks[-1].index for task in lab.tasks}
+    return [
+        f"cell {cell.id}: not prose right behind the last check of its task"
+        for cell in lab.book.cells
+        if cell.id.startswith("ways-") and (cell.kind != "markdown" or cell.index != last.get(cell.id, -2) + 1)
+    ]
+
+
 def tasks_are_explained(lab: Lab) -> list[str]:
     """An example worked by hand, three hints folded away, a docstring on whatever the student is to write."""
     problems = []
@@ -226,13 +236,15 @@ def set_up_makes_the_names_of_checks(lab: Lab) -> list[str]:
 
 
 def ends_with_the_students_own(lab: Lab) -> list[str]:
-    """After the last task comes a picture, and a cell `your-line` that prints a line with numbers of this run."""
+    """After the last task: a picture, a cell `your-line` that prints numbers of this run, prose `beyond`, an open task."""
     last = lab.tasks[-1].checks[-1].index if lab.tasks else -1
     after = [cell for cell in lab.others if cell.index > last]
     problems = [] if any(c.id.startswith("picture-") for c in after) else ["no cell picture-… after the last task"]
     line = [cell for cell in after if cell.id == "your-line"]
     if not line or not any(isinstance(node, ast.FormattedValue) for node in ast.walk(tree_of(line[0]))):
         problems.append("no cell your-line that prints something of this run")
+    if not any(cell.id == "beyond" and cell.kind == "markdown" and cell.index > last for cell in lab.book.cells):
+        problems.append("no prose beyond after the last task: an open task without points")
     return problems
 
 
@@ -303,6 +315,7 @@ def _bound_outside_functions(cell: Cell) -> Iterator[str]:
 RULES = (
     tasks_draw_from_the_seed,
     tasks_stand_together,
+    other_ways_follow_their_task,
     tasks_are_explained,
     tasks_have_something_to_solve,
     points_are_given,

@@ -7,6 +7,7 @@ A task called NAME is these cells, in this order:
     code-NAME    the student's code, with the solution between its marks
     check-NAME   the check, with `points` in the cell's metadata, and `needs`, a list of the tasks whose code its own calls
     hidden-NAME  none or one: a check tagged `hidden`, with points of its own, that the starter does not have
+    ways-NAME    none or one: prose, other ways to solve it, for those who have; the starter does not have it either
 
 The marks, each on a line of its own:
 
@@ -109,7 +110,7 @@ def starter(solution: dict) -> dict:
     """The JSON of the starter, from that of a solution. ValueError, naming the cell, for bad marks."""
     cells = []
     for cell in tidied(solution)["cells"]:
-        if "hidden" in cell["metadata"].get("tags", []):
+        if "hidden" in cell["metadata"].get("tags", []) or cell["id"].startswith("ways-"):
             continue
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":

@@ -1,12 +1,17 @@
 """What a person decides holds in every later table, and what cannot be meant is refused by its line."""
 
 import json
+import re
 
 import pytest
+from helpers.paths import ROOT
 from helpers.records import record_of
 from helpers.small_lab import book, lab_of
 
 from utils.course.grading import decisions, gradebook
+from utils.course.notebooks.lab import read_lab
+
+README = "utils/course/grading/README.md"
 
 WRITTEN = [
     {"cell_type": "markdown", "id": "question-why", "metadata": {}, "source": ["## Why\n", "\n", "1 point: a reason."]},
@@ -92,6 +97,11 @@ def test_being_late_costs_what_the_deadline_says(lab, tmp_path, handed_in, lines
     assert (sum(each["points"] for each in eve["adjusted"]), eve["earned"]) == (points, 20 + points), why
 
 
+def test_who_is_in_time_is_told_nothing_of_it(lab, tmp_path):
+    eve = decided(tmp_path, [record_of(lab, handed_in="2026-11-20T12:00:00")], *LATE)["eve"]
+    assert eve["adjusted"] == []
+
+
 def test_a_penalty_is_rounded_in_favour_of_the_student(lab, tmp_path):
     eve = decided(tmp_path, [record_of(lab, handed_in="2026-11-20T13:00:00")], *LATE)["eve"]
     assert (eve["earned"], eve["adjusted"][0]["points"]) == (2, 0) and "1 day after" in eve["adjusted"][0]["reason"]
@@ -131,6 +141,16 @@ def test_an_extension_may_be_given_before_anything_is_handed_in_and_empty_values
 def test_what_cannot_be_meant_is_refused_by_its_line(lab, tmp_path, lines, words):
     with pytest.raises(ValueError, match=words):
         decided(tmp_path, [record_of(lab)], *lines)
+
+
+def test_the_lines_that_the_readme_shows_are_right(tmp_path):
+    (shown,) = re.findall(r"```text\n(lab,student,what.*?)```", (ROOT / README).read_text(), re.DOTALL)
+    (tmp_path / decisions.NAME).write_text(shown)
+    lab = read_lab(ROOT / "solutions" / "04_micrograd_and_numpy.ipynb")
+    found = decisions.read(tmp_path, [record_of(lab)])
+    assert {each.what for each in found} == {"deadline", "late", "backward", "comment"}
+    words = (decisions.EXTRA, decisions.COMMENT, decisions.DEADLINE, decisions.LATE, decisions.HANDED_IN)
+    assert [word for word in words if f"| `{word}` |" not in (ROOT / README).read_text()] == []
 
 
 def test_a_file_of_other_columns_is_refused(lab, tmp_path):

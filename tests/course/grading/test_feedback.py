@@ -121,6 +121,9 @@ def test_the_cause_comes_first_and_what_follows_from_it_is_short():
         < text.index("found no swapped")
     )
     assert "ipython-input" not in text and "NameError" not in text and "run the cell" not in text
+    record = shown(lab, {"check-swap": {"message": missing, "why": "raised"}})
+    text = task_of(feedback.page(record, lab, NOBODY), "swap")
+    assert "No cell of your notebook defines swapped" in text and "run the cell" not in text
 
 
 def test_an_error_that_another_task_causes_says_in_which():
@@ -176,6 +179,15 @@ def test_the_median_is_shown_from_five_submissions_on():
     assert (group.students, group.total, group.parts["swap"], group.parts["weights"]) == (5, 18, 0, 3)
     assert "the median of the class is 18" in words(feedback.page(records[0], lab, group))
     assert "median" not in words(feedback.page(records[0], lab, feedback.class_of(records[:4])))
+
+
+def test_a_written_answer_counts_when_it_has_been_read(lab):
+    records = [record_of(lab, student=name) for name in ("ada", "bob", "cyd")]
+    for record in records:
+        record["written"][0]["text"] = "Because."
+    assert "why" not in feedback.class_of(decisions.applied(records, [])).parts
+    read = decisions.applied(records, [decisions.Decision("", lab.name, "bob", "why", 3, "")])
+    assert feedback.class_of(read).parts["why"] == 3 and summary.right_in_full(read)["why"] == 1
 
 
 def test_a_persons_words_stand_on_the_page(lab):

@@ -1,15 +1,6 @@
 """What a person decides: OUT/decisions.csv, applied to the records at every run; the records stay what was graded.
 
-Each line is `lab,student,what,value,reason`; a line without a value decides nothing. What can be decided:
-
-    what        value                      for
-    a task      points                     a student: in place of what its checks gave; also a question that a person grades
-    extra       points, may be below 0     a student: added to the lab's points
-    comment     a text, in Markdown        a student: stands on the student's page
-    deadline    2026-11-20 23:59           `*`, all students; a student: an extension
-    late        10% a day, at most 50%     `*`: of what was earned, for each day begun, rounded in favour of the student
-    late        points                     a student: taken off, in place of what the deadline says
-    handed in   2026-11-21 08:15           a student: where the date of the file is not the right one
+What can be decided, and how it is written, stands in README.md beside this module.
 """
 
 import csv

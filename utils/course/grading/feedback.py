@@ -14,7 +14,7 @@ from utils.course import ROOT
 from utils.course.grading import decisions, gradebook, pages
 from utils.course.grading.rules import NO_ANSWER, RAISED, UNSOLVED, WRONG
 from utils.course.grading.submission import ELSEWHERE, functions_of
-from utils.course.grading.written import questions
+from utils.course.grading.written import Question, questions
 from utils.course.notebooks.colab_links import address_of
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import label_of, read
@@ -22,7 +22,6 @@ from utils.course.notebooks.notebook import label_of, read
 FEWEST = 5  # submissions from which a student is shown the median: of fewer, one could tell whose points they are
 NEXT, EXPECTED, ASKED = "next:", "expected:", "asked:"  # what begins a line of a check's message
 INSIDE = re.compile(r" \(<ipython-input-[^)]*\)")  # a name that Jupyter gives a cell, and nobody sees
-RUN_IT = "run the cell that defines it, then this check again; "  # good advice in a notebook: here all cells were run
 SAY, MESSAGE, QUESTION, HINT, WAYS = "say", "message", "question", "hint", "ways"
 HIDDEN = {
     WRONG: "A further check, with other inputs, found it wrong.",
@@ -45,7 +44,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Class:
-    """Where a class stands in one lab: the medians of the points, in all and by part, of `students` submissions."""
+    """Where a class stands in one lab: the medians of the points, in all and by part, of `students` submissions. A written
+    answer counts when it has been read.
+    """
 
     students: int
     total: float
@@ -60,8 +61,8 @@ def class_of(records: list[dict]) -> Class:
     by_part: dict[str, list[int]] = {}
     for record in counted:
         for name, earned in gradebook.earned_by_part(record).items():
-            by_part.setdefault(name, []).append(earned or 0)
-    medians = {name: statistics.median(earned) for name, earned in by_part.items()}
+            by_part.setdefault(name, []).extend([] if earned is None else [earned])
+    medians = {name: statistics.median(earned) for name, earned in by_part.items() if earned}
     return Class(len(counted), statistics.median(record["earned"] for record in counted), medians)
 
 
@@ -131,8 +132,9 @@ def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
         parts.append(Part(SAY, f"**The cause is in {_linked(elsewhere)}**: mend that first."))
     own = functions_of(task)
     missing = re.search(r"NameError: name '(\w+)' is not defined", check["message"])
-    if missing and missing[1] in own and task.code.id in record["raised"]:
-        return [*parts, Part(SAY, f"So the check found no `{missing[1]}`.")]
+    if missing and missing[1] in own:
+        so = "So the check found no" if task.code.id in record["raised"] else "No cell of your notebook defines"
+        return [*parts, Part(SAY, f"{so} `{missing[1]}`.")]
     if check["why"] == UNSOLVED:
         return [*parts, Part(MESSAGE, check["message"])]
     verdict, asked, advice = _split(check["message"])
@@ -185,7 +187,7 @@ def _split(message: str) -> tuple[str, str, str]:
     start = next((number for number, line in enumerate(lines) if line.startswith(EXPECTED)), 0)
     end = next((number for number, line in enumerate(lines) if number > start and line == ASKED), len(lines))
     asked = [*lines[:start], *lines[end + 1 :]]
-    return "\n".join(lines[start:end]), "\n".join(asked).strip(), advice[-1].replace(RUN_IT, "") if advice else ""
+    return "\n".join(lines[start:end]), "\n".join(asked).strip(), advice[-1] if advice else ""
 
 
 # What is told of all of it
@@ -220,7 +222,7 @@ def overview(record: dict, lab: Lab, group: Class) -> list[tuple]:
         if any(check["reference"] and check["earned"] for check in checks):
             remarks.append("with our code of an earlier task")
         if name in record["reasons"]:
-            remarks.append("by decision")
+            remarks.append("read by a person" if name in asked else "by decision")
         if name in record["waits"]:
             remarks.append("a person reads it")
         title = next((title_of(task) for task in lab.tasks if task.name == name), asked.get(name, name))
@@ -229,7 +231,7 @@ def overview(record: dict, lab: Lab, group: Class) -> list[tuple]:
     return rows
 
 
-def title_of_question(question) -> str:
+def title_of_question(question: Question) -> str:
     first = question.prose.source.strip().splitlines()[0]
     return first.lstrip("# ") if first.startswith("#") else f"Written: {question.name}"
 
@@ -342,7 +344,7 @@ def _html(part: Part) -> str:
     return f'<div class="{"next" if part.text.startswith("**Next:**") else ""}">{text}</div>'
 
 
-def _answer(question, record: dict) -> str:
+def _answer(question: Question, record: dict) -> str:
     (answer,) = [answer for answer in record["written"] if answer["name"] == question.name]
     earned = gradebook.earned_by_part(record)[question.name]
     kind = pages.state(earned, question.points)

@@ -27,6 +27,7 @@ pre { background: var(--raised); border-radius: 8px; padding: .7rem .9rem; overf
   overflow-wrap: anywhere; line-height: 1.45 }
 pre.said { border-left: 4px solid var(--none); border-radius: 0 8px 8px 0 }
 .next { border-left: 4px solid var(--link); padding-left: .8rem } .next p { margin: .4rem 0 }
+.anchor-link { display: none }
 .points { float: right; margin-left: 1rem; font-weight: 600; white-space: nowrap }
 .full { color: var(--full) } .part { color: var(--part) } .none { color: var(--none) } .note { color: var(--pale) }
 .total { font-size: 1.25rem } .total strong { font-size: 1.6rem }

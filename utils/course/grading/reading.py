@@ -62,7 +62,8 @@ def page(lab: Lab, records: list[dict], mark: str = "") -> str:
     for question in questions(lab):
         points = f"<span class=points>{question.points} points</span>"
         body.append(f"<h2>{points}{pages.phrase(title_of_question(question))}</h2>")
-        body.append(pages.markdown(question.prose.source))
+        first, _, rest = question.prose.source.strip().partition("\n")
+        body.append(pages.markdown(rest if first.startswith("#") else question.prose.source))
         for record in records:
             body += [_answer(record, answer) for answer in record["written"] if answer["name"] == question.name]
     body.append("<h2>Lines for the file</h2><p><button>Copy</button></p><textarea rows=8 readonly></textarea>")

@@ -62,12 +62,18 @@ def summary(lab: Lab, records: list[dict], group: Class, pairs: list[Pair], mark
 
 
 def right_in_full(records: list[dict]) -> dict[str, float]:
-    """task or written answer -> the share of the class that earned all its points, the smallest first."""
-    whole: Counter = Counter()
+    """task or written answer -> the share of the class that earned all its points, the smallest first.
+
+    A written answer counts when it has been read.
+    """
+    whole: dict[str, list[bool]] = {}
     for record in records:
         possible, earned = decisions.points_of_parts(record), gradebook.earned_by_part(record)
-        whole.update({name: earned[name] == possible[name] for name in possible})
-    return {name: count / len(records) for name, count in sorted(whole.items(), key=lambda each: each[1])}
+        for name, points in possible.items():
+            if earned[name] is not None:
+                whole.setdefault(name, []).append(earned[name] == points)
+    shares = {name: sum(each) / len(each) for name, each in whole.items()}
+    return dict(sorted(shares.items(), key=lambda each: each[1]))
 
 
 def failed(records: list[dict]) -> list[tuple[str, int, str]]:

@@ -292,6 +292,16 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
     assert bars[0] == "0 to 1 points: 0" and sum(int(bar.split(": ")[1]) for bar in bars) == 5
 
 
+def test_the_table_on_the_screen_has_each_student_and_where_to_read_more(tmp_path):
+    lab = read_lab(LAB)
+    records = [shown(lab, student="ada"), shown(lab, {"check-swap": "no"}, student="bob", held=["swap"])]
+    records += [shown(lab, student="zoe", problem="an empty file"), shown(lab, student="yan", failed="asleep")]
+    lines = [" ".join(line.split()) for line in summary.results(tmp_path, lab, records).splitlines()]
+    assert {"ada 20 of 20", "bob 18 of 20 swap held", "zoe - of 20 an empty file", "median 19"} <= set(lines)
+    assert "yan - of 20 not graded: the grader failed" in lines and str(tmp_path / f"{lab.name}.html") in lines
+    assert summary.results(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
+
+
 # Written answers
 
 

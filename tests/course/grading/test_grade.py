@@ -428,7 +428,11 @@ def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
         monkeypatch.undo()
     for part in ("tasks", "others"):
         digests.add(grading.checks_digest(replace(lab, **{part: getattr(lab, part)[:-1]})))
-    assert len(digests) == 1 + len(grading.ENGINE) + 2
+    first, *others = lab.tasks
+    digests.add(
+        grading.checks_digest(replace(lab, tasks=(replace(first, code=replace(first.code, source="")), *others)))
+    )
+    assert len(digests) == 1 + len(grading.ENGINE) + 3
 
 
 @pytest.mark.slow

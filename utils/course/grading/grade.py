@@ -24,7 +24,6 @@ from utils.course.grading import (
     feedback,
     gradebook,
     notebook_copy,
-    pages,
     probe,
     reading,
     sandbox,
@@ -109,7 +108,6 @@ def grade(
                     notebook_copy.write_feedback(out, record, lab, group)
             summary.write_summary(out, lab, own, group)
             reading.write_reading(out, lab, own)
-            print(results(out, lab, own, group))
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
     known = {(record["lab"], record["student"]) for record in found}
@@ -120,29 +118,6 @@ def grade(
     if stale:
         _say(f"{stale} were graded by checks that have changed since: --regrade grades them again")
     return found
-
-
-def results(out: Path, lab: Lab, records: list[dict], group: feedback.Class) -> str:
-    """A table of the lab's records, and where to read more."""
-    rows = [("", "points", "", "")]
-    for record in records:
-        said = [
-            "not graded: the grader failed" * bool(record["failed"]),
-            record["problem"],
-            *(f"{name} held" for name in record["held"]),
-            *(f"{name} to be read" for name in record["waits"]),
-            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"]),
-        ]
-        earned = str(gradebook.points_shown(record)) or "-"
-        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {said}".rstrip() for n, e, p, said in rows]
-    if group.students:
-        lines.append(f"{'median':<{widths[0]}}  {group.total:>{widths[1]}g}")
-    places = [summary.summary_path(out, lab), out / f"{lab.name}.csv", out / "feedback" / lab.name]
-    if any(record["waits"] for record in records):
-        places.append(reading.reading_path(out, lab))
-    return "\n".join(["", pages.words(lab.book.title), "", *lines, "", *(f"  {place}" for place in places)])
 
 
 def _say_what_to_look_at(
@@ -484,9 +459,10 @@ def _commit() -> str:
 
 
 def checks_digest(lab: Lab) -> str:
-    """SHA-256 of what decides which checks a submission passes: the checks, their points, and the code that runs them."""
+    """SHA-256 of what decides a grade besides the submission: checks, points, the lab's code, and what runs them."""
     digest = hashlib.sha256()
     for task in lab.tasks:
+        digest.update(f"{task.code.id}\n{task.code.source}\n".encode())  # which may count in place of a student's
         for check in task.checks:
             digest.update(f"{check.id} {points_of(check)}\n{check.source}\n".encode())
     for question in questions(lab):

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from utils.course.grading import gradebook
+from utils.course.grading import decisions, gradebook
 from utils.course.grading.feedback import (
+    HINT,
     MESSAGE,
     QUESTION,
     Class,
@@ -69,7 +70,8 @@ def with_feedback(cells: list[dict], record: dict, lab: Lab, group: Class) -> li
     last = {cell["id"]: index for index, cell in enumerate(cells)}
     lost = []
     for task in lab.tasks:
-        text = "\n\n".join(_markdown(part) for part in told(task, record, lab))
+        parts = [part for part in told(task, record, lab) if part.kind != HINT]  # the hints stand above already
+        text = "\n\n".join(map(_markdown, parts))
         place = next((last[name] for name in (task.check.id, task.code.id) if name in last), None)
         cell = _cell(
             f"feedback-{task.name}", f"**Feedback · {title_of(task)} · {_points(record, task.name)}**\n\n{text}"
@@ -89,7 +91,8 @@ def with_feedback(cells: list[dict], record: dict, lab: Lab, group: Class) -> li
 
 def _points(record: dict, name: str) -> str:
     earned = gradebook.earned_by_part(record)[name]
-    return "a person reads it" if earned is None else f"{earned} points"
+    points = decisions.points_of_parts(record)[name]
+    return "a person reads it" if earned is None else f"{earned} of {points} points"
 
 
 def _overview(record: dict, lab: Lab, group: Class) -> str:

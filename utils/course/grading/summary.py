@@ -1,12 +1,12 @@
-"""A lab's results for the class: one page with who stands where, the hardest tasks and the most common failed checks."""
+"""A lab's results for the class: a page, with the hardest tasks and what failed most, and a table for the screen."""
 
 from collections import Counter
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from utils.course.grading import decisions, gradebook, pages
-from utils.course.grading.feedback import NEXT, Class, page_path, title_of, title_of_question
+from utils.course.grading import decisions, gradebook, pages, reading
+from utils.course.grading.feedback import NEXT, Class, class_of, page_path, title_of, title_of_question
 from utils.course.grading.similar import Pair, alike
 from utils.course.grading.written import questions
 from utils.course.notebooks.lab import Lab
@@ -139,3 +139,30 @@ def _students(records: list[dict]) -> str:
         rows.append(row)
     head = ["", "in all", *map(escape, names), *changed]
     return pages.table(head, rows, kinds=["", *["number"] * (len(head) - 1)])
+
+
+def results(out: Path, lab: Lab, found: list[dict]) -> str:
+    """A table of the lab's records, of those that grade.grade returns, and where to read more; "" where there are none."""
+    records = [record for record in found if record["lab"] == lab.name]
+    if not records:
+        return ""
+    group = class_of(records)
+    rows = [("", "points", "", "")]
+    for record in records:
+        said = [
+            "not graded: the grader failed" * bool(record["failed"]),
+            record["problem"],
+            *(f"{name} held" for name in record["held"]),
+            *(f"{name} to be read" for name in record["waits"]),
+            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"]),
+        ]
+        earned = str(gradebook.points_shown(record)) or "-"
+        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {said}".rstrip() for n, e, p, said in rows]
+    if group.students:
+        lines.append(f"{'median':<{widths[0]}}  {group.total:>{widths[1]}g}")
+    places = [summary_path(out, lab), out / f"{lab.name}.csv", out / "feedback" / lab.name]
+    if any(record["waits"] for record in records):
+        places.append(reading.reading_path(out, lab))
+    return "\n".join(["", pages.words(lab.book.title), "", *lines, "", *(f"  {place}" for place in places), ""])

@@ -18,10 +18,21 @@ import pytest
 from helpers.paths import ROOT
 
 from utils.course.__main__ import main
-from utils.course.grading import feedback, folders, gradebook, judge, probe, protocol, roster, sandbox, similar, worker
+from utils.course.grading import (
+    folders,
+    gradebook,
+    judge,
+    notebook_copy,
+    probe,
+    protocol,
+    roster,
+    sandbox,
+    similar,
+    worker,
+)
 from utils.course.grading import grade as grading
 from utils.course.grading.rules import Patience
-from utils.course.grading.submission import ELSEWHERE, read_submission
+from utils.course.grading.submission import ELSEWHERE, Submission, read_submission
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.notebook import text_of
 from utils.lab import Ask
@@ -138,7 +149,11 @@ class Tells(Ask):
 
     def __init__(self, namespace: dict):
         super().__init__(namespace)
+        self.submission = Submission((), {}, {task.name: "" for task in read_lab(LAB).tasks})
         self.raised, self.skipped, self.loads = {}, {}, 0
+
+    def use(self, submission: Submission) -> None:
+        """It tells as much when it is asked again."""
 
     def begin(self) -> None:
         self.loads += 1
@@ -567,7 +582,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch, capsys):
     )
 
 
-def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on(tmp_path):
+def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on():
     outputs = [
         {
             "output_type": "display_data",
@@ -575,12 +590,10 @@ def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on(tmp_pa
         }
     ]
     book = {"cells": [{"cell_type": "code", "source": "", "outputs": outputs}], "nbformat": 4}
-    feedback.write_notebook(tmp_path, {"lab": "01", "key": "eve"}, json.dumps(book).encode())
-    text = (tmp_path / "feedback" / "01" / "eve.ipynb").read_text()
-    assert "script" not in text and '"text/plain": "x"' in text
-    feedback.write_notebook(tmp_path, {"lab": "01", "key": "odd"}, b"[1, 2")
-    feedback.write_notebook(tmp_path, {"lab": "01", "key": "odd"}, b'{"cells": 3}')
-    assert not (tmp_path / "feedback" / "01" / "odd.ipynb").exists()
+    (cell,) = notebook_copy.executed_cells(json.dumps(book).encode())
+    assert cell["outputs"][0]["data"] == {"text/plain": "x"}
+    for broken in (b"[1, 2", b'{"cells": 3}', b'{"cells": [{}]}', b'{"cells": [{"cell_type": "code", "source": 7}]}'):
+        assert notebook_copy.executed_cells(broken) == []
 
 
 def test_a_message_that_drips_is_late_by_the_clock():

@@ -91,6 +91,7 @@ def graded(
         path = folder / "in" / student / lab.name
         path.parent.mkdir(parents=True)
         path.write_text(book if isinstance(book, str) else json.dumps(book))
+        os.utime(path, (0, 0))  # when it was handed in
     found = grading.grade(folder / "in", [lab], folder / "out", rules)
     return {record["student"]: record for record in found}
 
@@ -245,7 +246,7 @@ BROKEN = {  # name: (what was handed in, words of the sentence that says what is
     "bytes": ("\x00\x00\x00", "its JSON cannot be read"),
     "=HYPERLINK(1)": ("<script>", "its JSON cannot be read"),
     'a\nb,"c': ("x", "its JSON cannot be read"),
-    "another lab's": ((ROOT / "solutions" / "02_formats_by_their_bits.ipynb").read_text(), "is it another lab's file?"),
+    "another lab's": ((ROOT / "solutions" / "02_formats_by_their_bits.ipynb").read_text(), "is of lab 02"),
     "old and empty": (json.dumps({"nbformat": 2, "worksheets": 7}), "cannot be converted"),
 }
 BIG = {"output_type": "stream", "name": "stdout", "text": "x" * 50_000_000}
@@ -427,7 +428,11 @@ def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
         monkeypatch.undo()
     for part in ("tasks", "others"):
         digests.add(grading.checks_digest(replace(lab, **{part: getattr(lab, part)[:-1]})))
-    assert len(digests) == 1 + len(grading.ENGINE) + 2
+    first, *others = lab.tasks
+    digests.add(
+        grading.checks_digest(replace(lab, tasks=(replace(first, code=replace(first.code, source="")), *others)))
+    )
+    assert len(digests) == 1 + len(grading.ENGINE) + 3
 
 
 @pytest.mark.slow
@@ -468,7 +473,7 @@ def test_the_notebook_is_run_in_the_same_sandbox(tmp_path):
     spy = f"print(sum(range(10)))\nopen({str(LAB)!r}).read()"
     rules = replace(RULES, notebook=True, limits=replace(RULES.limits, cpu=120))
     secret = tmp_path / "secret.json"
-    secret.write_text("{}")
+    secret.write_text(json.dumps(with_cells(load(LAB), {"other": "# of another student"})))
     link = f"import os\nos.unlink('executed.ipynb')\nos.symlink({str(secret)!r}, 'executed.ipynb')"
     books = {
         "ada": load(LAB),
@@ -477,7 +482,9 @@ def test_the_notebook_is_run_in_the_same_sandbox(tmp_path):
     }
     graded(tmp_path, books, rules=rules)
     pages = tmp_path / "out" / "feedback" / LAB.stem
-    assert not (pages / "link.ipynb").exists()  # whoever reads what came of it may read more than the student
+    # Whoever reads what came of it may read more than the student: the copy is then of what was handed in.
+    assert [cell["outputs"] for cell in load(pages / "link.ipynb")["cells"] if cell.get("outputs")] == []
+    assert "another student" not in (pages / "link.ipynb").read_text()
     ran = {name: load(pages / f"{name}.ipynb")["cells"] for name in ("ada", "eve")}
     outputs = {cell["id"]: cell["outputs"] for cell in ran["ada"] if cell["cell_type"] == "code"}
     assert outputs["check-strides"][0]["text"] == ["Strides: right for six shapes.\n"]

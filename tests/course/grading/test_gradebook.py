@@ -1,28 +1,24 @@
-"""What comes of grading: tables, pages for students and teachers, copies found; and whose work is whose."""
+"""What comes of grading: tables, and copies found; and whose work is whose."""
 
 import csv
 import io
-import json
 import os
+import shutil
 import stat
 import zipfile
-from html import escape
 from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from helpers.records import record_of, shown
 
 from utils.course.__main__ import main
-from utils.course.grading import feedback, gradebook, roster, similar, summary
+from utils.course.grading import decisions, gradebook, roster, similar
 from utils.course.grading.submission import LARGEST
-from utils.course.notebooks.lab import points_of, read_lab, solution_lines
-from utils.course.notebooks.notebook import text_of
+from utils.course.notebooks.lab import read_lab
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
-
-
-def load(path: Path) -> dict:
-    return json.loads(path.read_text())
+ALL_CHECKS = [check.id for task in read_lab(LAB).tasks for check in task.checks]
 
 
 # The gradebook
@@ -39,8 +35,7 @@ def test_no_cell_is_a_formula(cell):
 
 def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
     name = '=HYPERLINK("http://x/?"&A1,"click")'
-    book = load(ROOT / "labs" / LAB.name)
-    record = record_of(book, {}, student=name, id="@7", file=f"{name}.ipynb", notes=["+1", "-2"])
+    record = shown(read_lab(LAB), student=name, id="@7", file=f"{name}.ipynb", notes=["+1", "-2"])
     gradebook.write_tables(tmp_path, [record])
     tables = list(tmp_path.glob("*.csv"))
     assert len(tables) == 4
@@ -51,16 +46,7 @@ def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
 
 
 def test_half_a_character_is_written_and_read_back(tmp_path):
-    record = {
-        "student": "\udce9",
-        "lab": "01",
-        "key": "x",
-        "earned": 0,
-        "checks": [],
-        "code": {"a": "\ud800"},
-        "failed": "",
-        "held": [],
-    }
+    record = record_of(read_lab(LAB), student="\udce9", code={"a": "\ud800"})
     gradebook.write_record(tmp_path, record)
     assert gradebook.records(tmp_path) == [record]
 
@@ -175,8 +161,7 @@ def test_a_class_list_tells_who_is_missing(tmp_path):
         (tmp_path / "in" / f"{name}.ipynb").write_text(LAB.read_text())
     absent = roster.missing(listed, roster.works(tmp_path / "in", [read_lab(LAB)]))
     assert [each.student for each in absent] == ["Cyd"]
-    record = record_of(load(ROOT / "labs" / LAB.name), {})
-    gradebook.write_tables(tmp_path / "out", [record], {LAB.stem: absent})
+    gradebook.write_tables(tmp_path / "out", [shown(read_lab(LAB))], {LAB.stem: absent})
     rows = list(csv.reader((tmp_path / "out" / f"{LAB.stem}.csv").read_text().splitlines()))
     assert rows[-1][0] == "Cyd" and rows[-1][-1] == "nothing was handed in"
     (tmp_path / "no.csv").write_text("name\nAda\n")
@@ -184,29 +169,26 @@ def test_a_class_list_tells_who_is_missing(tmp_path):
         roster.class_list(tmp_path / "no.csv")
 
 
-# What a person decides
-
-
-def test_a_decision_holds_in_every_later_table(tmp_path):
-    record = record_of(load(ROOT / "labs" / LAB.name), {"check-swap": "wrong"}, student="eve", held=["swap"])
-    gradebook.write_record(tmp_path, record)
-    lines = ["lab,student,task,points,reason", "01,eve,swap,2,I asked her"]
-    (tmp_path / "decisions.csv").write_text("\n".join(lines))
-    for _ in range(2):
-        (after,) = gradebook.decided(tmp_path, gradebook.records(tmp_path))
-        assert (after["earned"], after["held"]) == (20, []) and "I asked her" in after["notes"][-1]
-    assert gradebook.records(tmp_path) == [record], "the record stays what was graded"
-    (tmp_path / "decisions.csv").write_text("\n".join([lines[0], "01,eve,swap,3,"]))
-    with pytest.raises(ValueError, match=r"line 2.*'swap' has 2 points"):
-        gradebook.decided(tmp_path, gradebook.records(tmp_path))
+# What has no points
 
 
 def test_what_the_grader_failed_at_is_no_zero(tmp_path):
-    record = record_of(load(ROOT / "labs" / LAB.name), {}, student="eve", earned=0, failed="the machine fell asleep")
+    record = shown(read_lab(LAB), failed="the machine fell asleep")
     gradebook.write_tables(tmp_path, [record])
     (_, row) = csv.reader((tmp_path / f"{LAB.stem}.csv").read_text().splitlines())
     assert row[-4] == "" and "NOT GRADED: the machine fell asleep" in row[-1]
-    assert "no zeros" in feedback.page(record, read_lab(LAB))
+
+
+def test_what_could_not_be_read_is_no_zero_until_a_person_decides(tmp_path):
+    lab = read_lab(LAB)
+    records = [
+        record_of(lab, dict.fromkeys(ALL_CHECKS, ""), student=name, problem="an empty file") for name in ("a", "b")
+    ]
+    line = decisions.Decision("here", lab.name, "b", "swap", 2, "on paper")
+    gradebook.write_tables(tmp_path, decisions.applied(records, [line]))
+    head, a, b = csv.reader((tmp_path / f"{lab.name}.csv").read_text().splitlines())
+    assert (a[head.index("swap")], a[head.index("earned")]) == ("", "")
+    assert (b[head.index("swap")], b[head.index("earned")]) == ("2", "2")
 
 
 def test_zips_are_read_as_folders_are(tmp_path):
@@ -286,6 +268,34 @@ def test_two_students_of_one_name_stay_two(tmp_path):
     assert (one.id, two.id) == ("1", "2") and one.key != two.key and one.digest != two.digest
 
 
+def test_a_file_of_another_lab_is_not_graded_as_this_one(tmp_path):
+    """Their cells have ids in common: what does not fit would look as if it had been changed."""
+    ring = ROOT / "solutions" / "14_ring_and_ddp.ipynb"
+    for student, path in (("ada", ring), ("bea", LAB), ("cyd", ROOT / "solutions" / "04_micrograd_and_numpy.ipynb")):
+        (tmp_path / student).mkdir()
+        shutil.copy(path, tmp_path / student / "14.ipynb")
+    shutil.copy(LAB, tmp_path / "ada" / "01.ipynb")
+    shutil.copy(LAB, tmp_path / "mine.ipynb")
+    found = {work.student: work for work in roster.works(tmp_path, [read_lab(ring)])}
+    assert found["ada"].problem == "" and found["ada"].file == "ada/14.ipynb"
+    assert "bea/14.ipynb is of lab 01" in found["bea"].problem and "is of lab 04" in found["cyd"].problem
+    assert "is of lab 01" in found["mine"].problem
+    (tmp_path / "mine.ipynb").write_text('{"nbformat": 4, "cells": [{"cell_type": "code", "source": "1"}]}')
+    assert {work.problem for work in roster.works(tmp_path, [read_lab(ring)]) if work.student == "mine"} == {""}
+
+
+def test_the_date_of_a_file_or_of_its_place_in_an_export_is_when_it_was_handed_in(tmp_path):
+    (tmp_path / "ada.ipynb").write_text(LAB.read_text())
+    os.utime(tmp_path / "ada.ipynb", (0, 86400 * 365.25 * 50))
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo("class/bea/lab.ipynb", (2026, 11, 20, 23, 58, 2)), LAB.read_text())
+        archive.writestr(zipfile.ZipInfo("class/cyd/lab.ipynb"), LAB.read_text())
+    (ada,) = (work for work in roster.works(tmp_path, [read_lab(LAB)]) if work.student == "ada")
+    assert ada.handed_in[:10] in ("2020-01-01", "2019-12-31"), "by the clock on the wall"
+    bea, cyd = roster.works(tmp_path / "class.zip", [read_lab(LAB)])
+    assert (bea.handed_in, cyd.handed_in) == ("2026-11-20T23:58:02", "")
+
+
 def test_nothing_handed_in_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
         roster.works(tmp_path / "none", [read_lab(LAB)])
@@ -298,58 +308,7 @@ def test_an_unknown_lab_is_refused(capsys, tmp_path):
     assert "no lab '99': choose of 00" in capsys.readouterr().err
 
 
-# What students and teachers read
-
-
-def record_of(book: dict, verdicts: dict[str, str], **changes) -> dict:
-    """A record in which the checks named in `verdicts` failed with these words."""
-    lab = read_lab(LAB)
-    checks = [
-        {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
-        | {"earned": 0 if check.id in verdicts else points_of(check), "message": verdicts.get(check.id, "")}
-        for task in lab.tasks
-        for check in task.checks
-    ]
-    codes = {
-        cell["id"].removeprefix("code-"): cell["source"] for cell in book["cells"] if cell["id"].startswith("code-")
-    }
-    return {
-        "student": "<b>eve</b>", "key": "eve", "id": "", "lab": LAB.stem, "file": "eve.ipynb", "checks": checks,
-        "problem": "", "earned": sum(check["earned"] for check in checks), "points": 20, "raised": {},
-        "notes": ["<i>odd</i>"], "failed": "", "held": [], "isolated": True,
-        "code": {name: text_of(source) for name, source in codes.items()},
-    } | changes  # fmt: skip
-
-
-def test_feedback_shows_what_was_expected_and_nothing_of_hidden_checks_or_solutions():
-    lab = read_lab(LAB)
-    starter = load(ROOT / "labs" / LAB.name)
-    said = "expected: (12, 4, 1)\ngot: <script>alert(1)</script>\nnext: the last axis moves by 1"
-    secret = "asked: a secret of the hidden check"
-    page = feedback.page(
-        record_of(starter, {"check-strides": said, "hidden-strides": secret, "hidden-windows": secret}), lab
-    )
-    assert escape(said) in page and "<script>" not in page and "<b>eve" not in page and "<i>odd" not in page
-    assert "secret" not in page and "a further check" in page and "0 of 2" in page and "16 of 20 points" not in page
-    assert "Hint 1" in page
-    hidden = {
-        line.strip() for task in lab.tasks if task.hidden for line in task.hidden.source.splitlines() if len(line) > 30
-    }
-    shown = {line.strip() for task in lab.tasks for line in task.check.source.splitlines()}
-    lines = {escape(line) for line in hidden - shown} | {
-        escape(line) for task in lab.tasks for line in solution_lines(task.code.source) if len(line) > 30
-    }
-    assert lines and [line for line in lines if line in page] == []
-
-
-def test_the_summary_names_the_hardest_task_and_the_commonest_failure():
-    book = load(ROOT / "labs" / LAB.name)
-    some = [record_of(book, {"check-swap": "no\nnext:     <try> as_strided"}, student=str(n)) for n in range(3)]
-    records = [*some, record_of(book, {"check-heads": "no"}), record_of(book, {})]
-    assert summary.shares_of_tasks(records)["swap"] == 2 / 5 and summary.shares_of_tasks(records)["weights"] == 1
-    assert summary.failed(records) == [("check-swap", 3, "next:     <try> as_strided"), ("check-heads", 1, "no")]
-    page = summary.summary(LAB.stem, records, [similar.Pair("<u>", "b", 0.9, ("swap",))])
-    assert "Hardest task: <strong>swap</strong>, 40%" in page and "<try>" not in page and "<u>" not in page
+# Who wrote the same
 
 
 ONE = (

@@ -2,14 +2,32 @@
 
 import builtins
 import sys
+import traceback
 import types
 
+from IPython.core.compilerop import CachingCompiler
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 
+class _Compiler(CachingCompiler):
+    """Keeps which cell each piece of code is from: `cell_of`, by the name that Python gives as its file."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell_of: dict[str, str] = {}
+        self.running = ""
+
+    def get_code_name(self, raw_code, transformed_code, number):
+        name = super().get_code_name(raw_code, transformed_code, number)
+        self.cell_of[name] = self.running
+        return name
+
+
 class _Shell(InteractiveShell):
     """IPython without a terminal: shell lines are run plainly, and nobody reads a traceback."""
+
+    compiler_class = _Compiler
 
     def system(self, line: str) -> None:
         self.system_raw(line)
@@ -37,8 +55,21 @@ class Cells:
         self._shell = _Shell.instance(config=quiet, user_module=module)
         self.namespace = self._shell.user_ns
 
-    def run(self, source: str) -> None:
-        """Run one cell; raises what it raised."""
+    def run(self, name: str, source: str) -> None:
+        """Run the cell `name`; raises what it raised."""
+        self._shell.compile.running = name
         outcome = self._shell.run_cell(source, store_history=True)
         if error := outcome.error_before_exec or outcome.error_in_exec:
             raise error
+
+    def place(self, error: BaseException) -> tuple[str, int, str] | None:
+        """(cell, line, function) of the innermost of the notebook's lines in which it was raised; None for none of them."""
+        cell_of = self._shell.compile.cell_of
+        lines = [
+            (cell_of[frame.f_code.co_filename], line, frame.f_code.co_name)
+            for frame, line in traceback.walk_tb(error.__traceback__)
+            if frame.f_code.co_filename in cell_of
+        ]
+        if isinstance(error, SyntaxError) and error.filename in cell_of:
+            lines.append((cell_of[error.filename], error.lineno or 0, ""))
+        return lines[-1] if lines else None

@@ -7,6 +7,8 @@ from utils.course import ROOT
 from utils.course.grading import grade as grading
 from utils.course.grading.roster import class_list
 from utils.course.grading.rules import Rules
+from utils.course.grading.summary import results
+from utils.course.notebooks.lab import read_lab
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -59,11 +61,14 @@ def _grade(args: argparse.Namespace) -> int:
         rules = Rules(seed, strict=args.strict, notebook=args.notebook)
         executor, jobs = grading.cluster(args.cluster) if args.cluster else (None, args.jobs)
         options = {"jobs": jobs, "regrade": args.regrade, "executor": executor, "roster": roster}
-        grading.grade(args.submissions, labs, args.out, rules, **options)
+        found = grading.grade(args.submissions, labs, args.out, rules, **options)
     except OSError as error:
         raise ValueError(
             f"stopped: {error}. What was graded is kept; mend that, and the same command goes on from there"
         ) from error
+    for path in labs:
+        if table := results(args.out, read_lab(path), found):
+            print(table)
     return 0
 
 

@@ -196,6 +196,8 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
         "raised": {name: list(told) for name, told in found.raised.items()},
         "isolation": ask.isolation,
         "code": submission.code,
+        "written": submission.written,
+        "book": list(submission.book),
         "late": ask.late,
     }
 

@@ -19,13 +19,23 @@ from pathlib import Path
 from tqdm import tqdm
 
 from utils.course import ROOT
-from utils.course.grading import feedback, gradebook, probe, sandbox
+from utils.course.grading import (
+    decisions,
+    feedback,
+    gradebook,
+    notebook_copy,
+    probe,
+    reading,
+    sandbox,
+    summary,
+)
 from utils.course.grading.folders import remove_abandoned, submission_folder
 from utils.course.grading.roster import Listed, Work, missing, unrecognised, works
 from utils.course.grading.rules import Rules
 from utils.course.grading.server import ForkServer, NoAnswer
-from utils.course.grading.similar import alike, statements
+from utils.course.grading.similar import untouched
 from utils.course.grading.submission import LARGEST
+from utils.course.grading.written import questions
 from utils.course.notebooks.lab import Lab, points_of, read_lab, starter
 
 CLUSTER_SECONDS = 10
@@ -41,6 +51,7 @@ ENGINE = (
     "submission",
     "protocol",
     "fork_server",
+    "similar",
 )  # modules that decide which checks pass, besides the checks
 PROBE_SECONDS = 120.0  # to try the sandbox
 MOST_NAMED = 20
@@ -82,28 +93,26 @@ def grade(
             kept += 1
         else:
             todo.append(work)
-            continue
-        if not feedback.page_path(out, record).exists():
-            feedback.write_page(out, record, work.lab)
     if todo:
         _grade_all(todo, source, out, rules, jobs, executor)
-    found = gradebook.decided(out, gradebook.records(out))
-    for record in found:
-        for lab in read:
-            if record.get("decided") and record["lab"] == lab.name:
-                feedback.write_page(out, record, lab)
+    records = gradebook.records(out)
+    decided = decisions.read(out, records)
+    found = decisions.applied(records, decided)
     absent = {lab.name: missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read}
     gradebook.write_tables(out, found, absent)
     for lab in read:
-        own = [record for record in found if record["lab"] == lab.name]
-        if own and (todo or not (out / f"{lab.name}.html").exists()):
-            pairs = alike(lab, {record["student"]: record["code"] for record in own})
-            gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
-            from utils.course.grading.summary import write_summary  # matplotlib: a second, if anything is new
-
-            write_summary(out, lab.name, own, pairs)
+        if own := [record for record in found if record["lab"] == lab.name]:
+            group = feedback.class_of(own)
+            for record in own:
+                if feedback.write_page(out, record, lab, group):
+                    notebook_copy.write_feedback(out, record, lab, group)
+            summary.write_summary(out, lab, own, group)
+            reading.write_reading(out, lab, own)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
+    known = {(record["lab"], record["student"]) for record in found}
+    if early := [each for each in decided if each.student != decisions.ALL and (each.lab, each.student) not in known]:
+        _say(f"of whom nothing is graded yet: {', '.join(f'{each.student!r} ({each.where})' for each in early)}")
     if others := unrecognised(source, handed_in):
         _say(f"{len(others)} handed in nothing that is of these labs: {', '.join(others)}")
     if stale:
@@ -118,7 +127,7 @@ def _say_what_to_look_at(
     told = {
         "not graded, by the grader's own fault; the same command tries again": [r for r in found if r["failed"]],
         "not isolated: see the column in the tables, and --strict": [r for r in found if not r["isolated"]],
-        f"with points held, as their code is the starter's: look, then write {gradebook.DECISIONS}": [
+        f"with points held, as their code is the starter's: look, then write {decisions.NAME}": [
             r for r in found if r["held"]
         ],
         "of earlier runs, not among these submissions; their records still count": [
@@ -147,7 +156,7 @@ def selftest(labs: list[Path], rules: Rules, *, jobs: int = 2) -> None:
         records = grade(source, labs, Path(folder, "out"), rules, jobs=jobs)
     wrong = []
     for record in records:
-        want = record["points"] if record["student"] == "solution" else 0
+        want = sum(check["points"] for check in record["checks"]) if record["student"] == "solution" else 0
         if record["failed"] or record["held"] or record["earned"] != want:
             messages = (check["message"] for check in record["checks"] if check["message"])
             why = record["failed"] or record["problem"] or next(messages, "")
@@ -253,8 +262,8 @@ def _answers(
 
 def _write(out: Path, work: Work, said: dict, rules: Rules) -> None:
     record = _record(work, said)
-    feedback.write_notebook(out, record, said.get("executed", b""))
-    feedback.write_page(out, record, work.lab)
+    executed = notebook_copy.executed_cells(said["executed"]) if said.get("executed") else []
+    notebook_copy.write_copy(out, record, executed or said.get("book", []))
     gradebook.write_record(out, record)
 
 
@@ -393,7 +402,7 @@ def _readable(data: str | None) -> list[Path]:
 
 
 def _record(work: Work, said: dict) -> dict:
-    """The record of a submission: nothing in it depends on the time, the machine's speed or the order of grading."""
+    """The record of a submission: nothing in it depends on when, how fast or in which order it was graded."""
     code = said.get("code", {})
     checks = said.get("verdicts") or [
         {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
@@ -401,13 +410,14 @@ def _record(work: Work, said: dict) -> dict:
         for task in work.lab.tasks
         for check in task.checks
     ]
-    untouched = {
-        task.name
-        for task in work.lab.tasks
-        if task.refuses and not statements(code.get(task.name, "")).keys() - statements(task.starter).keys()
-    }
-    held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in untouched})
+    starters = {task.name for task in work.lab.tasks if untouched(task, code.get(task.name, ""))}
+    held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in starters})
     checks = [check | {"earned": 0, "message": HELD} if check["task"] in held else check for check in checks]
+    texts = said.get("written", {})
+    written = [
+        {"name": each.name, "points": each.points, "text": texts.get(each.name, ""), "earned": None}
+        for each in questions(work.lab)
+    ]
     problem = work.problem or said.get("unreadable", "")
     isolation = {layer: str(said.get("isolation", {}).get(layer, "")) for layer in sandbox.LAYERS}
     return {
@@ -416,9 +426,11 @@ def _record(work: Work, said: dict) -> dict:
         "id": work.id,
         "lab": work.lab.name,
         "file": work.file,
+        "handed_in": work.handed_in,
         "earned": sum(check["earned"] for check in checks),
-        "points": sum(check["points"] for check in checks),
+        "points": sum(part["points"] for part in [*checks, *written]),
         "checks": checks,
+        "written": written,
         "problem": problem,
         "failed": said.get("failed", ""),
         "held": held,
@@ -432,16 +444,29 @@ def _record(work: Work, said: dict) -> dict:
         "versions": {
             "python": ".".join(map(str, sys.version_info[:3])),
             "torch": importlib.metadata.version("torch"),
+            "commit": _commit(),
         },
     }
 
 
+@functools.cache
+def _commit() -> str:
+    """The commit of the course that grades, with -dirty where files differ from it; "" where it is not known."""
+    from utils.device import git_commit  # torch comes with it: not where nothing is new
+
+    found = git_commit(ROOT)
+    return (found["commit"] or "") + "-dirty" * bool(found["dirty"])
+
+
 def checks_digest(lab: Lab) -> str:
-    """SHA-256 of what decides which checks a submission passes: the checks, their points, and the code that runs them."""
+    """SHA-256 of what decides a grade besides the submission: checks, points, the lab's code, and what runs them."""
     digest = hashlib.sha256()
     for task in lab.tasks:
+        digest.update(f"{task.code.id}\n{task.code.source}\n".encode())  # which may count in place of a student's
         for check in task.checks:
             digest.update(f"{check.id} {points_of(check)}\n{check.source}\n".encode())
+    for question in questions(lab):
+        digest.update(f"{question.place.id} {question.points}\n{question.place.source}\n".encode())
     for cell in lab.others:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [

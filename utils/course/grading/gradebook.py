@@ -1,4 +1,7 @@
-"""The gradebook: one JSON file for each student and lab, written atomically; tables come from these, and decisions.csv."""
+"""The gradebook: one JSON file for each student and lab, written atomically; tables come from these, and decisions.csv.
+
+What writes or shows more than the bare records takes them from decisions.applied.
+"""
 
 import csv
 import io
@@ -8,12 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
+from utils.course.grading import decisions
 from utils.course.grading.roster import Listed
 
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # full-width characters too
-DECISIONS = "decisions.csv"
 MISSING = "nothing was handed in"
+ADJUSTED = (decisions.LATE, decisions.EXTRA)  # columns of points that belong to no task
 MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments")
 
 
@@ -43,7 +47,10 @@ def read_record(path: Path) -> dict | None:
         return None
     if not isinstance(record, dict) or not record.keys() >= {"student", "lab", "earned", "checks"}:
         return None
-    return {"failed": "", "held": []} | record  # which earlier versions of the course did not write
+    # What earlier versions of the course did not write:
+    record = {"failed": "", "held": [], "written": [], "handed_in": ""} | record
+    record["checks"] = [{"why": "", "place": None, "reference": []} | check for check in record["checks"]]
+    return record
 
 
 def records(out: Path) -> list[dict]:
@@ -52,44 +59,14 @@ def records(out: Path) -> list[dict]:
     return sorted(found, key=lambda record: (record["student"], record["lab"]))
 
 
-def decided(out: Path, found: list[dict]) -> list[dict]:
-    """The records with what a person has decided in OUT/decisions.csv: lines of lab, student, task, points, reason.
-
-    Such a line holds for every later run. Raises ValueError for a line that fits no record.
-    """
-    path = out / DECISIONS
-    if not path.exists():
-        return found
-    by_name = {(record["lab"], record["student"]): json.loads(json.dumps(record)) for record in found}
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
-            try:
-                lab, student, task, points = (row[name].strip() for name in ("lab", "student", "task", "points"))
-                record = next(r for (name, who), r in by_name.items() if name.startswith(lab) and who == student)
-                checks = [check for check in record["checks"] if check["task"] == task]
-                possible = sum(check["points"] for check in checks)
-                if not 0 <= int(points) <= possible or not checks:
-                    raise ValueError(f"task {task!r} has {possible} points")
-            except (KeyError, AttributeError, StopIteration, ValueError) as error:
-                raise ValueError(
-                    f"{path}, line {number}: needs a lab, student and task of this gradebook, and points: {row} ({error})"
-                ) from error
-            left = int(points)
-            for check in checks:
-                check["earned"] = min(left, check["points"])
-                left -= check["earned"]
-            record["earned"] = sum(check["earned"] for check in record["checks"])
-            record["decided"] = True
-            record["held"] = [name for name in record["held"] if name != task]
-            record["notes"].append(
-                f"{task}: {points} of {possible} by decision, {row.get('reason') or 'no reason given'}"
-            )
-    return list(by_name.values())
+def blank(record: dict) -> bool:
+    """Whether nothing is known of what it would earn: the grader failed, or could not read it, and no person has decided."""
+    return bool(record["failed"]) or (bool(record["problem"]) and not record["decided"])
 
 
 def points_shown(record: dict) -> int | str:
-    """What a table says was earned; nothing where the grader failed, which is no zero."""
-    return "" if record["failed"] else record["earned"]
+    """What a table says was earned; nothing where it is blank, which is no zero."""
+    return "" if blank(record) else record["earned"]
 
 
 def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] | None = None) -> None:
@@ -124,15 +101,13 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
     )
     for lab in labs:
         own = [record for record in found if record["lab"] == lab]
-        tasks = list(dict.fromkeys(check["task"] for record in own for check in record["checks"]))
-        _write(
-            out / f"{lab}.csv",
-            ["student", "file", *tasks, "earned", "points", "isolated", "notes"],
-            [_row(record, tasks) for record in own]
-            + [[each.student, "", *[""] * len(tasks), "", full[lab], "", MISSING] for each in missing.get(lab, ())],
-        )
+        tasks = list(dict.fromkeys(name for record in own for name in decisions.points_of_parts(record)))
+        head = ["student", "file", *tasks, *ADJUSTED, "earned", "points", "isolated", "notes"]
+        empty = [""] * (len(tasks) + len(ADJUSTED))
+        absent = [[each.student, "", *empty, "", full[lab], "", MISSING] for each in missing.get(lab, ())]
+        _write(out / f"{lab}.csv", head, [_row(record, tasks) for record in own] + absent)
         moodle = [
-            [f"Participant {r['id']}" if r["id"] else "", r["student"], points_shown(r), r["points"], said(r)]
+            [f"Participant {r['id']}" if r["id"] else "", r["student"], points_shown(r), r["points"], to_student(r)]
             for r in own
         ]
         _write(out / f"{lab}.moodle.csv", MOODLE_HEAD, moodle)
@@ -147,18 +122,54 @@ def write_alike(path: Path, pairs: Iterable) -> None:
 def said(record: dict) -> str:
     """All that an instructor has to know of a record, in one cell."""
     held = [
-        f"held: {task} passed checks with the starter's code; look at it, and decide in {DECISIONS}"
+        f"held: {task} passed checks with the starter's code; look at it, and decide in {decisions.NAME}"
         for task in record["held"]
     ]
+    waits = [f"{name} is to be read by a person" for name in record["waits"]]
+    changed = [
+        f"{each['what']} {each['points']:+d}: {each['reason'] or 'no reason given'}" for each in record["adjusted"]
+    ]
+    possible = decisions.points_of_parts(record)
+    given = [
+        f"{name}: {earned_by_part(record)[name]} of {possible[name]} by decision, {why or 'no reason given'}"
+        for name, why in record["reasons"].items()
+    ]
     failed = f"NOT GRADED: {record['failed']}; run the same command again" if record["failed"] else ""
-    return "; ".join(filter(None, [failed, record["problem"], *held, *record["notes"]]))
+    parts = [failed, record["problem"], *held, *waits, *given, *changed, *followed(record, "theirs"), *record["notes"]]
+    return "; ".join(filter(None, parts))
+
+
+def to_student(record: dict) -> str:
+    """What a student reads beside the points in the LMS: what a person wrote, and points by task."""
+    if blank(record):
+        return record["problem"] or "not graded yet"
+    possible, earned = decisions.points_of_parts(record), earned_by_part(record)
+    parts = [
+        f"{name} {'to be read' if earned[name] is None else earned[name]} of {possible[name]}" for name in possible
+    ]
+    parts += [f"{each['what']} {each['points']:+d}" for each in record["adjusted"]]
+    return "; ".join([*record["comments"], *followed(record, "yours"), ", ".join(parts)])
+
+
+def followed(record: dict, whose: str) -> list[str]:
+    """A sentence for each task that earned points with the lab's own code of an earlier one."""
+    found = {check["task"]: check["reference"] for check in record["checks"] if check["earned"] and check["reference"]}
+    return [f"{task}: graded with our {' and '.join(ours)}, since {whose} failed" for task, ours in found.items()]
+
+
+def earned_by_part(record: dict) -> dict[str, int | None]:
+    """task or written answer -> the points earned; None for an answer that waits to be read."""
+    found: dict[str, int | None] = {}
+    for check in record["checks"]:
+        found[check["task"]] = found.get(check["task"], 0) + check["earned"]
+    return found | {a["name"]: a["earned"] if a["text"] or a["earned"] else 0 for a in record["written"]}
 
 
 def _row(record: dict, tasks: list[str]) -> list:
-    by_task = dict.fromkeys(tasks, 0)
-    for check in record["checks"]:
-        by_task[check["task"]] += check["earned"]
-    points = [""] * len(tasks) if record["failed"] else by_task.values()
+    earned = {} if blank(record) else earned_by_part(record)
+    points = ["" if earned.get(name) is None else earned[name] for name in tasks]
+    for what in ADJUSTED:
+        points.append(sum(each["points"] for each in record["adjusted"] if each["what"] == what) or "")
     isolated = "yes" if record["isolated"] else "not isolated"
     return [record["student"], record["file"], *points, points_shown(record), record["points"], isolated, said(record)]
 

@@ -12,12 +12,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from utils.course.grading import protocol, sandbox
 from utils.course.grading.clock import Clock
-from utils.course.grading.rules import Patience
-from utils.course.grading.submission import Submission
+from utils.course.grading.rules import FOLLOW_THROUGH, NO_ANSWER, RAISED, UNSOLVED, WRONG, Patience
+from utils.course.grading.similar import untouched
+from utils.course.grading.submission import Submission, depends_on, with_reference
 from utils.course.notebooks.lab import Lab, Task, points_of
 from utils.course.notebooks.notebook import Cell
 from utils.lab.ask import Ask, check_names, rebuilt
@@ -26,12 +27,18 @@ MESSAGE = 4_000  # characters of a message that are kept
 FEW = 3  # cells that are skipped one by one
 MOST_TOLD = 100  # cells whose exceptions are kept
 SENDING = 600.0  # seconds of wall time for a worker to take a message: it reads before all else
+LONGEST_LINE = 200  # characters of a line of the student's that is quoted
 TIME_IS_UP = "the time for one submission is used up"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check: its points, the points earned, and the message for the student if it failed."""
+    """One check: its points, the points earned, and the message for the student if it failed.
+
+    why: WRONG, RAISED, NO_ANSWER or UNSOLVED, "" if it passed at once. place: where it was raised (see _place).
+    reference: the tasks before this one that had failed, and with our code of which it was asked again; message, why and
+    place are of the first time.
+    """
 
     task: str
     check: str
@@ -39,6 +46,9 @@ class Verdict:
     points: int
     earned: int
     message: str = ""
+    why: str = ""
+    place: dict | None = None
+    reference: tuple[str, ...] = ()
 
 
 class Lost(BaseException):
@@ -78,6 +88,11 @@ class RemoteAsk(Ask):
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
         self.raised: dict[str, tuple] = {}  # cells that raised in their last run
         self.isolation: dict[str, str] = {}
+
+    def use(self, submission: Submission) -> None:
+        """From now on question a worker of its own that has run these cells."""
+        self.end()
+        self.submission = submission
 
     def begin(self) -> None:
         """Start a worker and run the cells in it. Lost if no worker survives that."""
@@ -126,14 +141,13 @@ class RemoteAsk(Ask):
         if protocol.receive(worker, self._late(self.patience.cell)) != {"begun": name}:
             raise protocol.Broken("it said something else")
         message = protocol.receive(worker, self._late(self.patience.cell))
-        if (
-            type(message) is not dict
-            or message.pop("ended", None) != name
-            or set(message) not in ({"value"}, {"raised"})
-        ):
+        if type(message) is not dict or message.pop("ended", None) != name:
+            raise protocol.Broken("it said something else")
+        place = message.pop("place", None)
+        if set(message) not in ({"value"}, {"raised"}):
             raise protocol.Broken("it said something else")
         if "raised" in message and len(self.raised) < MOST_TOLD:
-            self.raised[name] = _told(message["raised"])
+            self.raised[name] = (*_told(message["raised"]), _place(place, self.submission))
 
     def _late(self, seconds: float) -> Callable[[], bool]:
         """Whether the worker has been at work for `seconds` from now. Lost if the submission has no time left."""
@@ -162,7 +176,9 @@ class RemoteAsk(Ask):
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
-            raise rebuilt(*_told(reply["raised"]))
+            error = rebuilt(*_told(reply["raised"]))
+            error.place = _place(reply.get("place"), self.submission)
+            raise error
         return reply["value"]
 
     def end(self) -> None:
@@ -176,6 +192,20 @@ def _told(said: object) -> tuple[tuple[str, ...], str]:
     if type(said) is tuple and len(said) == 2 and type(said[0]) is tuple and said[0]:
         return tuple(str(kind)[:100] for kind in said[0][:10]), str(said[1])[:MESSAGE]
     return ("RuntimeError",), "an exception that did not say what it is"
+
+
+def _place(said: object, submission: Submission) -> dict | None:
+    """{"cell", "line", "function", "source"}: the line of the student's at which a worker says that it was raised; None for
+    no line of theirs, whatever the worker has sent.
+    """
+    if type(said) is not tuple or [type(part) for part in said] != [str, int, str]:
+        return None
+    cell, line, function = said
+    lines = dict(submission.cells).get(cell, "").splitlines()
+    if cell.startswith("given-") or not 0 < line <= len(lines):
+        return None
+    source = lines[line - 1].strip()[:LONGEST_LINE]
+    return {"cell": cell, "line": line, "function": function if function.isidentifier() else "", "source": source}
 
 
 @dataclass(frozen=True)
@@ -195,7 +225,32 @@ def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
     raised, skipped = dict(ask.raised), dict(ask.skipped)
     hidden = {task.hidden.id: _judged(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
     found = visible | hidden
+    _follow_through(lab, ask, seed, found)
     return Judgement(tuple(found[check.id] for task in lab.tasks for check in task.checks), raised, skipped)
+
+
+def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdict]) -> None:
+    """Ask the failed checks of a task again with our code of the tasks before it that failed too, if it depends on them.
+
+    Nothing can be gained by reading our code: by now the points of those tasks are decided, and the tasks come in order. Nor
+    can it be passed on to the student: of what a worker says now, only whether the check passes is kept.
+    """
+    submission = ask.submission
+    failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
+    for task in lab.tasks:
+        ours = [name for name in depends_on(lab, task, submission.code) if name in failed]
+        if task.name not in failed or not ours or untouched(task, submission.code[task.name]):
+            continue
+        ask.use(with_reference(submission, lab, ours, task))
+        for check in task.checks:
+            before = found[check.id]
+            if before.earned < before.points:
+                passes = not _judged(task, check, ask, seed).why
+                earned = int(before.points * FOLLOW_THROUGH) if passes else before.earned
+                found[check.id] = replace(before, earned=earned, reference=tuple(ours))
+        if all(found[check.id].earned == found[check.id].points for check in task.checks):
+            failed.remove(task.name)  # the student's own is good enough for the tasks after it
+    ask.use(submission)
 
 
 def seed_of(seed: int, check: str) -> int:
@@ -205,30 +260,32 @@ def seed_of(seed: int, check: str) -> int:
 
 def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
     points, hidden = points_of(check), check is task.hidden
-    message = _run(check, ask, seed_of(seed, check.id))
-    earned = 0 if message else points
-    return Verdict(task.name, check.id, hidden, points, earned, message[:MESSAGE])
+    why, message, place = _run(check, ask, seed_of(seed, check.id))
+    earned = 0 if why else points
+    return Verdict(task.name, check.id, hidden, points, earned, message[:MESSAGE], why, place)
 
 
-def _run(check: Cell, ask: RemoteAsk, seed: int) -> str:
-    """The message of the check, or "" if it passes."""
+def _run(check: Cell, ask: RemoteAsk, seed: int) -> tuple[str, str, dict | None]:
+    """(why it failed, the message, the place in the student's code), all of them empty if the check passes."""
     try:
         with _stopped_at(ask), contextlib.redirect_stdout(io.StringIO()):
             ask.begin()
             names = check_names(ask, seed) | {"__name__": "check", "__builtins__": vars(builtins).copy()}
             exec(compile(check.source, check.id, "exec"), names)
     except Lost as error:
-        return f"{error}. Does it loop for ever, end the process, or use too much memory?"
+        return NO_ANSWER, f"{error}. Does it loop for ever, end the process, or use too much memory?", None
     except NotImplementedError as error:
-        return f"not solved yet: {error}"
+        return UNSOLVED, f"not solved yet: {error}", getattr(error, "place", None)
     except AssertionError as error:
-        return str(error) or "a check failed"
+        raised = error.__cause__  # what an expectation met in place of a value
+        return RAISED if raised else WRONG, str(error) or "a check failed", getattr(raised, "place", None)
     except (NotIsolated, NotGraded):
         raise
     except Exception as error:  # raised by the student's code, or by the check at an unexpected value
         asked = "\n".join(getattr(error, "__notes__", []))
-        return f"{type(error).__name__}: {error}\n{asked}".strip()
-    return ""
+        why = RAISED if hasattr(error, "place") else WRONG
+        return why, f"{type(error).__name__}: {error}\n{asked}".strip(), getattr(error, "place", None)
+    return "", "", None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import functools
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from utils.course.grading.submission import LARGEST
@@ -22,6 +24,8 @@ MOST_FILES = 100_000
 MOST_OF_ONE = 50  # notebooks read per student, of LARGEST bytes together
 LONGEST_NAME = 120  # bytes of a student's name in the name of a file
 IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
+CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
+NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_\w+?_(?P<rest>.*)")
@@ -30,17 +34,23 @@ NOTHING = "no notebook was handed in"
 
 @dataclass(frozen=True)
 class Handed:
-    """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none."""
+    """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none; `when` is the date
+    of the file, as in Work.
+    """
 
     student: str
     id: str
     name: str
     read: Callable[[], bytes]
+    when: str = ""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The file to grade for one student and one lab. problem: why there is nothing to grade, or ""."""
+    """The file to grade for one student and one lab. problem: why there is nothing to grade, or "".
+
+    handed_in: the file's date, or its date in the export, as 2026-11-20T14:03:10 in local time; "" where it has none.
+    """
 
     student: str
     id: str
@@ -50,6 +60,7 @@ class Work:
     read: Callable[[], bytes]
     notes: tuple[str, ...] = ()
     problem: str = ""
+    handed_in: str = ""
 
     @property
     def key(self) -> str:
@@ -171,9 +182,9 @@ def _handed(source: Path) -> Iterator[Handed]:
         if path.is_dir() and not path.is_symlink():
             yield from _in_folder(path, source, student, number)
         elif path.suffix.lower() == ".zip":
-            yield from _in_zip(path.name, _opener(path), student, number)
+            yield from _in_zip(path.name, _opener(path), student, number, _date_of(path))
         elif _is_notebook(path.name):
-            yield Handed(student, number, path.name, lambda path=path: _file(path))
+            yield Handed(student, number, path.name, lambda path=path: _file(path), _date_of(path))
         elif number:
             yield _without_notebook(student, number, path.name)
 
@@ -208,9 +219,9 @@ def _in_folder(folder: Path, source: Path, student: str, number: str) -> Iterato
             continue
         name = str(file.relative_to(source))
         if file.suffix.lower() == ".zip":
-            yield from _in_zip(name, _opener(file), student, number)
+            yield from _in_zip(name, _opener(file), student, number, _date_of(file))
         elif _is_notebook(file.name):
-            yield Handed(student, number, name, lambda file=file: _file(file))
+            yield Handed(student, number, name, lambda file=file: _file(file), _date_of(file))
         else:
             other = other or name
             continue
@@ -252,9 +263,9 @@ def _in_export(path: Path) -> Iterator[Handed]:
             name = f"{path.name}/{member.filename}"
             if inside[-1].lower().endswith(".zip"):
                 opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_member(path, member)))  # noqa: E731
-                yield from _in_zip(name, opened, student, number)
+                yield from _in_zip(name, opened, student, number, _date_in(member))
             elif _is_notebook(inside[-1]):
-                yield Handed(student, number, name, lambda member=member: _member(path, member))
+                yield Handed(student, number, name, lambda member=member: _member(path, member), _date_in(member))
             else:
                 continue
             found = True
@@ -262,14 +273,29 @@ def _in_export(path: Path) -> Iterator[Handed]:
             yield _without_notebook(student, number, files[0][0].filename)
 
 
-def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str) -> Iterator[Handed]:
-    """The notebooks of one student's zip."""
+def _date_of(path: Path) -> str:
+    try:
+        return datetime.fromtimestamp(path.lstat().st_mtime).isoformat(timespec="seconds")
+    except (OSError, OverflowError, ValueError):
+        return ""
+
+
+def _date_in(member: zipfile.ZipInfo) -> str:
+    try:
+        when = datetime(*member.date_time)
+    except ValueError:
+        return ""
+    return "" if when.year <= NO_DATE else when.isoformat()
+
+
+def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str, when: str) -> Iterator[Handed]:
+    """The notebooks of one student's zip, which was handed in at `when`."""
     try:
         with opened() as archive:
             members = archive.infolist()
     except Exception as error:  # an invalid zip can raise any exception
         message = f"the zip cannot be read ({error})"
-        yield Handed(student, number, name, lambda: _refused(message))
+        yield Handed(student, number, name, lambda: _refused(message), when)
         return
     found = False
     for member in members[:MOST_FILES]:
@@ -277,9 +303,10 @@ def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, numb
         if not _is_notebook(inside.name) or member.is_dir() or any(map(_hidden, inside.parts)):
             continue
         found = True
-        yield Handed(student, number, f"{name}/{member.filename}", lambda member=member: _member(None, member, opened))
+        inner = lambda member=member: _member(None, member, opened)  # noqa: E731
+        yield Handed(student, number, f"{name}/{member.filename}", inner, when)
     if not found:
-        yield Handed(student, number, name, lambda: _refused("no notebook is in the zip"))
+        yield Handed(student, number, name, lambda: _refused("no notebook is in the zip"), when)
 
 
 def _member(path: Path | None, member: zipfile.ZipInfo, opened: Callable[[], zipfile.ZipFile] | None = None) -> bytes:
@@ -306,15 +333,18 @@ def _refused(message: str) -> bytes:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a file is: its likeness to each lab, its digest, and what is wrong with reading it."""
+    """What a file is: its likeness to each lab, its digest, and what is wrong with reading it; `another`: the lab that it is
+    of, if that is none of those graded.
+    """
 
     likeness: tuple[float, ...]
     digest: str
     problem: str
+    another: str
 
 
 def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
-    """The file for each lab, by the ids of its cells or by its name; any file if only one lab is graded."""
+    """The file for each lab, by the ids of its cells or by its name; for one lab alone, any that is not another's."""
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
     looked, left = [], LARGEST
@@ -322,8 +352,15 @@ def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work
         looked.append(_looked_at(file, labs, left))
         left -= looked[-1][1]
     for which, lab in enumerate(labs):
-        best = max(range(len(files)), key=lambda index: looked[index][0].likeness[which])
+        best = max(
+            range(len(files)), key=lambda index: (not looked[index][0].another, looked[index][0].likeness[which])
+        )
         about = looked[best][0]
+        if about.another:
+            if len(labs) == 1:
+                problem = f"nothing of this lab was handed in; {files[best].name} is of lab {about.another}"
+                yield Work(student, number, lab, "", about.digest, files[best].read, (), problem)
+            continue
         if about.likeness[which] < IS_THIS_LABS and len(labs) > 1:
             continue
         file = files[best]
@@ -335,7 +372,7 @@ def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work
         notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
         if unread:
             notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
-        yield Work(student, number, lab, file.name, about.digest, file.read, notes, about.problem)
+        yield Work(student, number, lab, file.name, about.digest, file.read, notes, about.problem, file.when)
 
 
 def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
@@ -345,13 +382,35 @@ def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
         raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    likeness = tuple(_likeness(raw, file.name, lab) - bool(problem) / 4 for lab in labs)  # prefer a readable file
-    return Looked(likeness, hashlib.sha256(raw).hexdigest(), problem), len(raw)
+    shares = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
+    named = [_named(file.name, lab) for lab in labs]
+    # Prefer a readable file.
+    likeness = tuple(sum(parts) - bool(problem) / 4 for parts in zip(shares, named, strict=True))
+    another = "" if max(shares) >= IS_THIS_LABS else _another(raw, labs)
+    return Looked(likeness, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
 
 
-def _likeness(raw: bytes, name: str, lab: Lab) -> float:
-    """The share of the lab's cell ids in the file, plus 1 if its name contains the lab's."""
-    ids = sum(json.dumps(task.code.id).encode() in raw for task in lab.tasks) if len(raw) <= LARGEST else 0
+def _named(name: str, lab: Lab) -> bool:
+    """Whether the file's name contains the lab's number."""
     number = lab.name.partition("_")[0]
-    named = re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", PurePosixPath(name).name) is not None
-    return ids / len(lab.tasks) + named
+    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", PurePosixPath(name).name) is not None
+
+
+def _share(ids: list[str], raw: bytes) -> float:
+    """The share of these cell ids in the file: some labs have ids in common."""
+    return sum(json.dumps(name).encode() in raw for name in ids) / len(ids) if len(raw) <= LARGEST else 0.0
+
+
+def _another(raw: bytes, labs: list[Lab]) -> str:
+    """The number of the lab that the file is of, among those whose solutions lie beside these labs'; "" for none."""
+    known = _ids_of_labs(labs[0].book.path.parent)
+    shares = {name: _share(ids, raw) for name, ids in known.items() if name not in [lab.name for lab in labs]}
+    best = max(shares, key=shares.get, default="")
+    return best.partition("_")[0] if best and shares[best] >= IS_THIS_LABS else ""
+
+
+@functools.cache
+def _ids_of_labs(folder: Path) -> dict[str, list[str]]:
+    """lab -> ids of the cells with its tasks' code."""
+    found = {path.stem: CODE_CELL.findall(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.ipynb"))}
+    return {name: ids for name, ids in found.items() if ids}

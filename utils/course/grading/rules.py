@@ -4,6 +4,11 @@ from dataclasses import dataclass, field
 
 from utils.course.grading.sandbox import Limits
 
+# The share of its points that a check earns which passes only with our version of an earlier task, since the student's
+# failed. All of them: for that task the points are lost already, and nobody pays twice for one mistake.
+FOLLOW_THROUGH = 1.0
+WRONG, RAISED, NO_ANSWER, UNSOLVED = "wrong", "raised", "no answer", "unsolved"  # why a check was not passed
+
 
 @dataclass(frozen=True)
 class Patience:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from utils.course.grading.submission import python_of
-from utils.course.notebooks.lab import Lab
+from utils.course.notebooks.lab import Lab, Task
 
 ALIKE = 0.6  # of the weight that either has
 SMALLEST = 30  # fewest nodes of code beyond the starter for a submission to be compared
@@ -77,6 +77,11 @@ def statements(source: str) -> dict[str, int]:
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 found[hashlib.sha256(" ".join(kinds).encode()).hexdigest()] = len(kinds)
     return found
+
+
+def untouched(task: Task, source: str) -> bool:
+    """Whether a task that refuses until it is solved has no statement beyond those of its starter."""
+    return task.refuses and not statements(source).keys() - statements(task.starter).keys()
 
 
 def _kinds(statement: ast.stmt) -> list[str]:

@@ -5,10 +5,11 @@ import contextlib
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from utils.course.grading.written import written_in
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
 
@@ -17,10 +18,14 @@ MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
 LONGEST_WITH_MAGICS = 20_000
 LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
+LONGEST_QUOTED = 100  # characters of a cell's first line
+LONGEST_COPY = 2_000_000  # characters of a notebook of which the student gets a copy with feedback
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
+AGAIN = "\n\n# and in another cell, which was run later:\n\n"  # between two cells of one task
+REFERENCE = "given-reference-"  # before a task's name: the id of the cell with the lab's own code of it
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,16 @@ class Submission:
     if not found; under ELSEWHERE all that stands in cells of the student's own.
 
     given: id -> names that this cell, one of the lab's own, defines: questions find these, whatever was done to them later.
+    written: name of a question that a person grades -> the student's text. book: the notebook's cells as they came, without
+    outputs, each as {"cell_type", "id", "source"}; none of them where they are too long for a copy.
     """
 
     cells: tuple[tuple[str, str], ...]
     given: dict[str, tuple[str, ...]]
     code: dict[str, str]
     notes: tuple[str, ...] = ()
+    written: dict[str, str] = field(default_factory=dict)
+    book: tuple[dict, ...] = ()
 
 
 class Unreadable(Exception):
@@ -44,7 +53,8 @@ class Unreadable(Exception):
 def read_submission(raw: bytes, lab: Lab) -> Submission:
     """What of the notebook file `raw` is graded for `lab`. Raises Unreadable; smaller problems become notes."""
     notes: list[str] = []
-    cells = _code_cells(raw, notes)
+    book = _cells(raw, notes)
+    cells = [(cell["id"], cell["source"]) for cell in book if cell["cell_type"] == "code"]
     ours = {cell.id: cell for cell in lab.book.code}
     checks = {cell.id for task in lab.tasks for cell in task.checks}
     after = _after_the_checks(lab)
@@ -60,18 +70,72 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
         matched.append((given or name, source))
     twice = [name for name, count in Counter(name for name, _ in matched).items() if count > 1 and name in ours]
     notes += [f"{name} is there more than once; all were run, in order" for name in twice]
-    code = {task.name: _code_of(task, matched) for task in lab.tasks}
+    code = {task.name: _code_of(task, matched, notes) for task in lab.tasks}
     own = [source for name, source in matched if name not in ours]
     notes += [f"task {name} was not found" for name, source in code.items() if not source]
     if not any(code.values()):
         raise Unreadable(f"no task of {lab.name} is in it: is it another lab's file?")
     whole = _with_what_is_given(lab, matched)
     given = {name: tuple(sorted(_defined(source))) for name, source in whole if name.startswith("given-")}
-    return Submission(tuple(whole), given, code | {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}, tuple(notes))
+    code |= {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}
+    copied = book if sum(len(cell["source"]) for cell in book) <= LONGEST_COPY else ()
+    return Submission(tuple(whole), given, code, tuple(notes), written_in(book, lab), tuple(copied))
 
 
-def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
-    """(id, Python source) of each code cell."""
+def depends_on(lab: Lab, task: Task, code: dict[str, str]) -> list[str]:
+    """The tasks before `task` whose code it calls, straight or through others: as the lab says, and as the code does.
+
+    code: the student's, as in Submission.code; the lab's own is looked at too.
+    """
+    before: dict[str, list[Task]] = {each.name: list(lab.tasks[:number]) for number, each in enumerate(lab.tasks)}
+    by_name = {each.name: each for each in lab.tasks}
+    found, todo = set(), [task]
+    while todo:
+        now = todo.pop()
+        named = _mentioned(now.code.source) | _mentioned(code.get(now.name, ""))
+        needed = set(now.needs) | {each.name for each in before[now.name] if _defined(each.code.source) & named}
+        todo += [by_name[name] for name in needed - found]
+        found |= needed
+    return [each.name for each in lab.tasks if each.name in found]
+
+
+def with_reference(submission: Submission, lab: Lab, names: list[str], task: Task) -> Submission:
+    """The submission to grade `task` with, in which the lab's own code of the tasks `names` counts, not the student's.
+
+    It is run right after the student's, so that the student's helper functions stay, and again after the last cell that
+    defines the same names; before the task's own code where the student has none.
+    """
+    cells, given = list(submission.cells), dict(submission.given)
+    for name in names:
+        source = next(each.code.source for each in lab.tasks if each.name == name)
+        wanted = _defined(source)
+        own = [
+            index + 1
+            for index, (cell, text) in enumerate(cells)
+            if cell == f"code-{name}" or (not cell.startswith("given-") and wanted & _bound(text))
+        ]
+        start = next((index for index, (cell, _) in enumerate(cells) if cell == task.code.id), len(cells))
+        for place in sorted({own[0], own[-1]} if own else {start}, reverse=True):
+            cells.insert(place, (REFERENCE + name, source))
+        given[REFERENCE + name] = tuple(sorted(wanted))
+    return replace(submission, cells=tuple(cells), given=given)
+
+
+def functions_of(task: Task) -> list[str]:
+    """What the student is to write in a task, by name, in its order."""
+    return [node.name for node in _body(task.code.source) or () if isinstance(node, DEFINITIONS)]
+
+
+def _mentioned(source: str) -> set[str]:
+    """All names in a cell; all its words where it is no Python."""
+    body = _body(source)
+    if body is None:
+        return set(re.findall(r"\w+", source))
+    return {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def _cells(raw: bytes, notes: list[str]) -> list[dict]:
+    """Each cell as {"cell_type", "id", "source"}. A code cell without an id gets one by its number."""
     if len(raw) > LARGEST:
         raise Unreadable(
             f"a file of {len(raw):,} bytes; at most {LARGEST:,} are read. Clear the outputs and send it again"
@@ -92,9 +156,9 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
         raise Unreadable("a notebook without cells")
     found, number = [], 0
     for cell in cells[:MOST_CELLS]:
-        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             continue
-        number += 1
+        number += cell["cell_type"] == "code"
         source = _source_of(cell)
         name = (
             cell.get("id") or (cell.get("metadata") or {}).get("id")
@@ -102,8 +166,8 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
             else ""
         )
         known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
-        name = name if known else f"cell-{number}"
-        found.append((name, source))
+        name = name if known else f"cell-{number}" if cell["cell_type"] == "code" else ""
+        found.append({"cell_type": cell["cell_type"], "id": name, "source": source})
     if len(cells) > MOST_CELLS:
         notes.append(f"only its first {MOST_CELLS:,} cells were read")
     return found
@@ -149,11 +213,20 @@ def _after_the_checks(lab: Lab) -> set[str]:
     return {cell.id for cell in lab.others if cell.index > last}
 
 
-def _code_of(task: Task, cells: list[tuple[str, str]]) -> str:
+def _code_of(task: Task, cells: list[tuple[str, str]], notes: list[str]) -> str:
     """The student's code for a task: the cell with its id, and all others that define or assign the task's names."""
     wanted = _defined(task.code.source)
-    found = [source for name, source in cells if name == task.code.id or wanted & _bound(source)]
-    return "\n\n".join(found)[:LONGEST_KEPT]
+    found = [(name, source) for name, source in cells if name == task.code.id or wanted & _bound(source)]
+    binding = [
+        ((source.strip().splitlines() or [""])[0][:LONGEST_QUOTED], wanted & _bound(source)) for _, source in found
+    ]
+    for name in sorted(wanted):
+        places = [start for start, names in binding if name in names]
+        if len({source for _, source in found}) > 1 and len(places) > 1:
+            notes.append(
+                f"{name} is defined {len(places)} times; the last one counts, in the cell that begins: {places[-1]}"
+            )
+    return AGAIN.join(dict.fromkeys(source for _, source in found))[:LONGEST_KEPT]
 
 
 def _defined(source: str) -> set[str]:

@@ -1,85 +1,168 @@
-"""A lab's results for the class: one page with a picture, the hardest task and the most common failed checks."""
+"""A lab's results for the class: a page, with the hardest tasks and what failed most, and a table for the screen."""
 
-import base64
-import io
 from collections import Counter
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
-from utils.course.grading import gradebook
-from utils.course.grading.feedback import STYLE
-from utils.course.grading.similar import Pair
-from utils.figures.grades import class_results
+from utils.course.grading import decisions, gradebook, pages, reading
+from utils.course.grading.feedback import NEXT, Class, class_of, page_path, title_of, title_of_question
+from utils.course.grading.similar import Pair, alike
+from utils.course.grading.written import questions
+from utils.course.notebooks.lab import Lab
 
 MOST_SHOWN = 10
+MOST_BARS, TALLEST = 14, 7  # of the histogram; its height in rem
 
 
-def write_summary(out: Path, lab: str, records: list[dict], pairs: list[Pair]) -> Path:
-    """OUT/<lab>.html, of the lab's records (at least one) and the pairs of submissions that are alike."""
-    path = out / f"{lab}.html"
-    gradebook.write_whole(path, summary(lab, records, pairs))
-    return path
+def summary_path(out: Path, lab: Lab) -> Path:
+    return out / f"{lab.name}.html"
 
 
-def summary(lab: str, records: list[dict], pairs: list[Pair]) -> str:
+def write_summary(out: Path, lab: Lab, records: list[dict], group: Class) -> None:
+    """OUT/<lab>.html and OUT/<lab>.alike.csv, of the lab's records with decisions (at least one), where these changed."""
+    path, mark = summary_path(out, lab), pages.mark_of(lab, Path(__file__), records)
+    if not pages.is_made_from(path, mark):
+        pairs = alike(lab, {record["student"]: record["code"] for record in records})
+        gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
+        gradebook.write_whole(path, summary(lab, records, group, pairs, mark))
+
+
+def summary(lab: Lab, records: list[dict], group: Class, pairs: list[Pair], mark: str = "") -> str:
     """The page as HTML; what students wrote in it is escaped."""
-    shares = shares_of_tasks(records)
+    counted = [record for record in records if not gradebook.blank(record)]
     points = max(record["points"] for record in records)
-    hardest = min(shares, key=shares.get)
-    parts = [f"<h1>{escape(lab)}: {len(records)} submissions</h1>"]
-    parts.append(_picture([record["earned"] for record in records], points, shares))
-    parts.append(
-        f"<p>Hardest task: <strong>{escape(hardest)}</strong>, {shares[hardest]:.0%} of its points earned.</p>"
-    )
-    parts += [
-        "<h2>Checks that failed most</h2>",
-        _table(["check", "failed", "the commonest message begins"], failed(records)),
-    ]
-    if problems := [(record["student"], record["problem"]) for record in records if record["problem"]]:
-        parts += ["<h2>Not gradable</h2>", _table(["student", "why"], problems[:MOST_SHOWN])]
+    parts = [f"<h1>{pages.phrase(lab.book.title)}</h1>"]
+    said = f"{len(records)} submissions"
+    said += f", {len(counted)} of them graded" if len(counted) < len(records) else ""
+    said += f"; the median is <strong>{group.total:g}</strong> of {points} points" if counted else ""
+    parts.append(f"<p class=total>{said}</p>")
+    if counted:
+        parts += ["<h2>Points</h2>", _histogram([record["earned"] for record in counted], points)]
+        parts += ["<h2>Tasks, the hardest first</h2>", _tasks(lab, counted, group)]
+    parts += ["<h2>Students</h2>", _students(records)]
+    if waiting := sum(len(record["waits"]) for record in records):
+        parts.append(f'<p><a href="{lab.name}.written.html">{waiting} written answers are to be read</a>.</p>')
+    if rows := failed(counted):
+        names = {task.check.id: title_of(task) for task in lab.tasks}
+        names |= {task.hidden.id: f"{title_of(task)}, hidden" for task in lab.tasks if task.hidden}
+        rows = [(pages.phrase(names.get(check, check)), count, escape(said)) for check, count, said in rows]
+        head = ["check", "students", "the commonest message"]
+        parts += ["<h2>Checks that failed most</h2>", pages.table(head, rows, kinds=["", "number", ""])]
+    if problems := [(escape(r["student"]), escape(r["failed"] or r["problem"])) for r in records if r not in counted]:
+        parts += ["<h2>Without points, and in no figure above</h2>", pages.table(["student", "why"], problems)]
     if pairs:
-        rows = [(pair.first, pair.second, f"{pair.share:.0%}", ", ".join(pair.tasks)) for pair in pairs[:MOST_SHOWN]]
-        parts += [
-            "<h2>Alike beyond the starter, to be looked at</h2>",
-            _table(["student", "student", "alike", "tasks"], rows),
+        rows = [
+            (escape(pair.first), escape(pair.second), f"{pair.share:.0%}", ", ".join(pair.tasks))
+            for pair in pairs[:MOST_SHOWN]
         ]
-    body = "\n".join(parts)
-    head = f'<meta charset="utf-8"><title>{escape(lab)}</title><style>{STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+        head = ["student", "student", "alike", "tasks"]
+        parts += ["<h2>Alike beyond the starter, to be looked at</h2>", pages.table(head, rows)]
+    return pages.document(pages.words(lab.book.title), parts, mark, "broad")
 
 
-def shares_of_tasks(records: list[dict]) -> dict[str, float]:
-    """task -> points earned by all, divided by the points possible."""
-    earned: Counter = Counter()
-    possible: Counter = Counter()
+def right_in_full(records: list[dict]) -> dict[str, float]:
+    """task or written answer -> the share of the class that earned all its points, the smallest first.
+
+    A written answer counts when it has been read.
+    """
+    whole: dict[str, list[bool]] = {}
     for record in records:
-        for check in record["checks"]:
-            earned[check["task"]] += check["earned"]
-            possible[check["task"]] += check["points"]
-    return {task: earned[task] / points for task, points in possible.items()}
+        possible, earned = decisions.points_of_parts(record), gradebook.earned_by_part(record)
+        for name, points in possible.items():
+            if earned[name] is not None:
+                whole.setdefault(name, []).append(earned[name] == points)
+    shares = {name: sum(each) / len(each) for name, each in whole.items()}
+    return dict(sorted(shares.items(), key=lambda each: each[1]))
 
 
 def failed(records: list[dict]) -> list[tuple[str, int, str]]:
     """(check, number of students who failed it, the most common line of the message), the most common first."""
     said: dict[str, Counter] = {}
     for record in records:
-        for check in record["checks"] if not record["problem"] else ():
+        for check in record["checks"]:
             if check["earned"] < check["points"]:
-                lines = [line for line in check["message"].splitlines() if line.startswith("next:")]
-                first = (lines or check["message"].splitlines() or [""])[0]
+                lines = [line for line in check["message"].splitlines() if line.startswith(NEXT)]
+                first = (lines or check["message"].splitlines() or [""])[0].removeprefix(NEXT).strip()
                 said.setdefault(check["check"], Counter())[first] += 1
     rows = [(name, counts.total(), counts.most_common(1)[0][0][:200]) for name, counts in said.items()]
     return sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
 
 
-def _picture(earned: list[int], points: int, shares: dict[str, float]) -> str:
-    buffer = io.BytesIO()
-    class_results(earned, points, shares).savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="scores, and points by task" src="data:image/png;base64,{data}">'
+def _histogram(earned: list[int], points: int) -> str:
+    width = -(-(points + 1) // MOST_BARS)  # points in a bar, rounded up
+    counts = Counter(min(value, points) // width for value in earned)
+    most = max(counts.values())
+    bars = []
+    for number in range(points // width + 1):
+        first, last = number * width, min(points, number * width + width - 1)
+        count = counts.get(number, 0)
+        label = f"{first}" if first == last else f"{first} to {last}"
+        height = f'<i style="height:{TALLEST * count / most:.2f}rem"></i>'
+        bars.append(f'<div title="{label} points: {count}">{count or ""}{height}{first}</div>')
+    return f'<div class="histogram" role="img" aria-label="students by points">{"".join(bars)}</div>'
 
 
-def _table(head: list[str], rows: list[tuple]) -> str:
-    lines = ["<tr>" + "".join(f"<th>{escape(name)}</th>" for name in head) + "</tr>"]
-    lines += ["<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows]
-    return "<table>" + "\n".join(lines) + "</table>"
+def _tasks(lab: Lab, records: list[dict], group: Class) -> str:
+    titles = {task.name: title_of(task) for task in lab.tasks}
+    titles |= {question.name: title_of_question(question) for question in questions(lab)}
+    possible = decisions.points_of_parts(records[0])
+    rows = [
+        (
+            pages.phrase(titles.get(name, name)),
+            pages.bar(share),
+            f"{share:.0%}",
+            f"{group.parts.get(name, 0):g} of {possible.get(name, 0)}",
+        )
+        for name, share in right_in_full(records).items()
+    ]
+    return pages.table(["task", "", "all right", "median"], rows, kinds=["", "less", "number", "number"])
+
+
+def _students(records: list[dict]) -> str:
+    names = list(dict.fromkeys(name for record in records for name in decisions.points_of_parts(record)))
+    changed = [what for what in gradebook.ADJUSTED if any(e["what"] == what for r in records for e in r["adjusted"])]
+    rows = []
+    for record in sorted(records, key=lambda record: record["student"].casefold()):
+        name = escape(record["student"])
+        row = [f'<a href="{quote(str(page_path(Path(), record)))}">{name}</a>']
+        if gradebook.blank(record):
+            rows.append([*row, "<span class=note>–</span>", *[""] * (len(names) + len(changed))])
+            continue
+        row.append(f"<strong>{record['earned']}</strong>")
+        earned, possible = gradebook.earned_by_part(record), decisions.points_of_parts(record)
+        for part in names:
+            got, of = earned.get(part), possible.get(part, 0)
+            row.append(f"<span class={pages.state(got, of)}>{'–' if got is None else got}</span>")
+        for what in changed:
+            row.append(sum(each["points"] for each in record["adjusted"] if each["what"] == what) or "")
+        rows.append(row)
+    head = ["", "in all", *map(escape, names), *changed]
+    return pages.table(head, rows, kinds=["", *["number"] * (len(head) - 1)])
+
+
+def results(out: Path, lab: Lab, found: list[dict]) -> str:
+    """A table of the lab's records, of those that grade.grade returns, and where to read more; "" where there are none."""
+    records = [record for record in found if record["lab"] == lab.name]
+    if not records:
+        return ""
+    group = class_of(records)
+    rows = [("", "points", "", "")]
+    for record in records:
+        said = [
+            "not graded: the grader failed" * bool(record["failed"]),
+            record["problem"],
+            *(f"{name} held" for name in record["held"]),
+            *(f"{name} to be read" for name in record["waits"]),
+            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"]),
+        ]
+        earned = str(gradebook.points_shown(record)) or "-"
+        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {said}".rstrip() for n, e, p, said in rows]
+    if group.students:
+        lines.append(f"{'median':<{widths[0]}}  {group.total:>{widths[1]}g}")
+    places = [summary_path(out, lab), out / f"{lab.name}.csv", out / "feedback" / lab.name]
+    if any(record["waits"] for record in records):
+        places.append(reading.reading_path(out, lab))
+    return "\n".join(["", pages.words(lab.book.title), "", *lines, "", *(f"  {place}" for place in places), ""])

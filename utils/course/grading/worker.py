@@ -284,21 +284,21 @@ def _serve(conversation: socket.socket) -> None:
         if "cells" in request:
             for name, source in request["cells"]:
                 protocol.send(conversation, {"begun": name})
-                protocol.send(conversation, {"ended": name, **_answer(book.run, source)})
+                protocol.send(conversation, {"ended": name, **_answer(book, book.run, name, source)})
                 given |= {
                     kept: book.namespace[kept] for kept in request["given"].get(name, ()) if kept in book.namespace
                 }
             protocol.send(conversation, {"number": request["number"]})
         else:
-            answer = _answer(evaluate, request["code"], request["inputs"], {**book.namespace, **given})
+            answer = _answer(book, evaluate, request["code"], request["inputs"], {**book.namespace, **given})
             try:
                 protocol.send(conversation, {"number": request["number"], **answer})
             except ValueError as error:
                 protocol.send(conversation, {"number": request["number"], "raised": described(error)})
 
 
-def _answer(work: Callable, *arguments) -> dict:
-    """{"value": its result} or {"raised": its exception, in plain values}."""
+def _answer(book: Cells, work: Callable, *arguments) -> dict:
+    """{"value": its result}, or {"raised": its exception, "place": where in the notebook}, in plain values."""
     try:
         return {"value": work(*arguments)}
     except BaseException as error:  # also SystemExit: there is no notebook to leave
@@ -306,7 +306,11 @@ def _answer(work: Callable, *arguments) -> dict:
             kinds, text = described(error)
         except BaseException:
             kinds, text = ("RuntimeError",), "an exception that cannot say what it is"
-        return {"raised": (kinds[:10], str(text)[:LONGEST_TEXT])}
+        try:
+            place = book.place(error)
+        except BaseException:
+            place = None
+        return {"raised": (kinds[:10], str(text)[:LONGEST_TEXT]), "place": place}
 
 
 def _seed(seed: int) -> None:

@@ -74,7 +74,7 @@ def test_watching_does_not_change_the_run(tmp_path, precision):
 
 
 class Restless(nn.Module):
-    """BatchNorm and dropout, and a buffer that counts forward passes in any mode."""
+    """BatchNorm, dropout, noise from Python's and NumPy's streams, and a buffer that counts forward passes in any mode."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +84,7 @@ class Restless(nn.Module):
 
     def forward(self, x):
         self.passes += 1
-        return self.net(x)
+        return self.net(x * (1 + 0.1 * random.random() + 0.1 * np.random.rand()))  # noqa: NPY002
 
 
 def look(record, model):
@@ -93,6 +93,7 @@ def look(record, model):
     with torch.enable_grad():
         model(torch.randn(16, 2)).sum().backward()
     random.random(), np.random.rand(), torch.rand(3)  # noqa: NPY002
+    model.eval()
     record["loss"] = record[MEASURED]["seconds"] = -1.0
 
 

@@ -81,6 +81,15 @@ def test_the_smallest_micro_batch():
     assert Order(50, 16, world=2).smallest_part(4, 1) == 1
 
 
+def test_the_share_of_the_rank_that_has_the_fewest():
+    """50 examples by 16 on three ranks: 6, 5, 5; and of the last two examples one, one and none."""
+    orders = [Order(50, 16, rank=rank, world=3, pad=True) for rank in range(3)]
+    assert {order.size(5) for order in orders} == {16} and {order.size(7) for order in orders} == {2}
+    assert {order.fewest(5) for order in orders} == {5} and {order.fewest(7) for order in orders} == {1}
+    assert [[len(order.indices(step)) for order in orders] for step in (5, 7)] == [[6, 5, 5], [1, 1, 1]]
+    assert [order.is_padding(7) for order in orders] == [False, False, True]
+
+
 def test_as_many_batches_ahead_as_nobody_counts_to():
     data = TensorData(torch.randn(20, 2), torch.zeros(20, dtype=torch.int64))
     assert len(list(batches(data, Order(20, 8), 0, 3, workers=1, prefetch=10**9))) == 3

@@ -65,8 +65,8 @@ def run(folder: Path | None, precision: str, accumulation: int, workers: str = "
         lr=3e-2, warmup=5, schedule="cosine", clip=0.5, ema=0.9, precision=precision,
         workers=processes, persistent_workers=persistent, log_every=2, val_every=5, save_every=1,
     )  # fmt: skip
-    # three calls of the loss check the fit of each data set beforehand, each step makes `accumulation`, each validation one
-    calls = None if stop_after is None else 6 + stop_after * accumulation + stop_after // 5
+    # two calls of the loss check the fit of each data set beforehand, each step makes `accumulation`, each validation one
+    calls = None if stop_after is None else 4 + stop_after * accumulation + stop_after // 5
     loss = cross_entropy_sum if calls is None else stopping_loss(calls)
     return train(model, Noisy(), Noisy(), config, run=folder, loss=loss)
 

@@ -110,6 +110,13 @@ class Root(nn.Module):
         return x.clamp(max=4.0).sqrt()
 
 
+class Square(nn.Module):
+    """Overflows for large inputs."""
+
+    def forward(self, x):
+        return x * x
+
+
 class Gate(nn.Module):
     """Where the root is not needed its slope still counts: infinity times nothing."""
 
@@ -172,6 +179,20 @@ def test_raise_names_what_was_not_finite_first(inside, data, loss, suspect, accu
     assert not any(module._forward_hooks for module in model.modules())
 
 
+@pytest.mark.parametrize("accumulation", [1, 44, 5])
+@pytest.mark.parametrize("where", ["the input", "the target", "the output of 1 (Square)"])
+def test_the_examples_that_are_not_finite_are_named(where, accumulation):
+    """One of 44 in its batch: a message that shows the first eight of them would not show it."""
+    x, y = SPIRAL.train.x[:176].clone(), torch.ones(176, 1)
+    (y if where == "the target" else x)[137] = 1e30 if where.startswith("the output") else math.inf
+    model = nn.Sequential(nn.Linear(2, 1), Square() if where.startswith("the output") else nn.Identity())
+    config = Config(steps=4, batch_size=44, accumulation=accumulation)
+    with pytest.raises(FloatingPointError) as error:
+        train(model, TensorData(x, y, regression=True), None, config, loss=nn.MSELoss(reduction="sum"))
+    assert f"): {where} is not finite" in str(error.value)
+    assert "Look at example [137], lower lr" in str(error.value)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("bad", [1, 4])
@@ -215,6 +236,14 @@ def test_the_loss_of_a_skipped_step_is_not_reported():
         net(), DATA, None, Config(steps=4, batch_size=64, nonfinite="skip", log_every=4), loss=Poison({2})
     ).history
     assert 0 < history[-1]["loss"] < 10 and history[-1]["skipped"] == 1
+
+
+def test_skipped_steps_are_named_in_the_log(tmp_path, guard_on):
+    """On a device the host learns only now and then that there were some."""
+    config = Config(steps=8, batch_size=16, nonfinite="skip", log_every=4)
+    history = train(net(), DATA, None, config, loss=Poison({2, 3, 6}), run=tmp_path).history
+    named = [record.get("skipped_steps") for record in history]
+    assert named == ([["2", "3"], ["6"]] if guard_on == "decided on the host" else [None, ["3 of 1 to 8"]])
 
 
 def test_too_many_skips_in_a_row_end_the_run(guard_on):
@@ -388,6 +417,24 @@ def test_the_halved_parts_are_kept_on_resume(tmp_path):
     again = Small(plain_net(), 10)
     train(again, TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
     assert set(again.sizes) == {8}
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_closed_terminal_and_a_clusters_warning_are_heeded_unless_the_program_does_so(number, tmp_path):
+    def warned(outputs, targets):
+        if outputs.requires_grad:
+            os.kill(os.getpid(), number)
+        return cross_entropy_sum(outputs, targets)
+
+    with pytest.raises(SystemExit) as left:
+        train(net(), DATA, None, Config(steps=9), loss=warned, run=tmp_path)
+    assert left.value.code == SIGTERM_EXIT and load_newest(tmp_path / "checkpoints")["progress"]["step"] == 1
+    assert signal.getsignal(number) is signal.SIG_DFL
+    signal.signal(number, signal.SIG_IGN)  # as nohup does
+    try:
+        assert train(net(), DATA, None, Config(steps=3), loss=warned).steps == 3
+    finally:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def test_a_sigterm_that_nobody_heeded_ends_the_process_after_the_last_step():

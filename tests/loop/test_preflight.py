@@ -61,7 +61,9 @@ def snapshot(folder: Path) -> dict[str, bytes]:
         ("final_lr", 1.5, "from 0 to 1"),
         ("precision", "fp8", "fp32, bf16, fp16"),
         ("optimizer", "adam", "adamw, sgd"),
-        ("schedule", "linear", "constant, cosine"),
+        ("schedule", "step", "constant, cosine, linear"),
+        ("warmup", 2.5, "a number of steps, or a share below 1"),
+        ("warmup", -0.1, "at least 0"),
         ("nonfinite", "ignore", "raise, skip"),
         ("workers", -1, "at least 0"),
         ("log_every", 0, "at least 1"),
@@ -251,6 +253,12 @@ def not_finite() -> nn.Module:
     return model
 
 
+def spoilt_statistics(value: float) -> nn.Module:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    model[1].running_var[1] = value
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -259,6 +267,8 @@ def not_finite() -> nn.Module:
         (nn.LazyLinear(3), "weight of the model has no values yet"),
         (on_meta(), "weight of the model has no values yet"),
         (not_finite(), "weight of the model is not finite to begin with"),
+        (spoilt_statistics(math.nan), "1.running_var of the model is not finite to begin with"),
+        (spoilt_statistics(math.inf), "1.running_var of the model is not finite to begin with"),
         (nn.Sequential(nn.Embedding(3, 2, sparse=True)), "0 of the model has sparse gradients"),
         (Through(lambda out: (out, out)), "the model returns a tuple"),
         (Through(lambda out: None), "the model returns a NoneType"),
@@ -297,7 +307,7 @@ def test_a_loss_that_does_not_lead_back_to_the_weights(tmp_path, model, loss):
         (lambda o, t: (cross_entropy(o, t), o), "the loss is a tuple"),
         (lambda o, t: cross_entropy(o, t).unsqueeze(0), "the loss is of shape (1,) and torch.float32"),
         (lambda o, t: o.argmax(-1).eq(t).sum(), "the loss is of shape () and torch.int64"),
-        (lambda o, t: 1 / 0, "the loss does not take the model's outputs and the targets"),
+        (lambda o, t: o @ t, "the loss does not take the model's outputs and the targets"),
     ],
 )
 def test_a_loss_that_cannot_be_minimised(tmp_path, loss, message):
@@ -437,8 +447,8 @@ def finished(tmp_path):
 
 def test_a_folder_of_another_config(finished):
     before = snapshot(finished)
-    with pytest.raises(ValueError, match=r"holds a run of another config \(steps: 4 → 8; lr: 0.001 → 0.1\)"):
-        train(net(), TensorData(X, Y), None, Config(steps=8, lr=0.1), run=finished)
+    with pytest.raises(ValueError, match=r"holds a run of another config \(steps: 4 → 3; lr: 0.001 → 0.1\)"):
+        train(net(), TensorData(X, Y), None, Config(steps=3, lr=0.1), run=finished)
     assert snapshot(finished) == before
 
 
@@ -455,6 +465,44 @@ def test_a_checkpoint_of_another_model(finished, other):
     with pytest.raises(ValueError, match="the checkpoint is of another model: where it has"):
         train(other, TensorData(X, Y), None, Config(steps=4, save_every=2), run=finished)
     assert snapshot(finished) == before
+
+
+def test_a_part_that_was_frozen_between_two_legs(tmp_path):
+    train(net(), TensorData(X, Y), None, Config(steps=2), run=tmp_path)
+    model = net()
+    model[1].requires_grad_(False)
+    before = snapshot(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"trains 4 parameters .* this one 2 .*was a part frozen since(.|\n)*best_weights"
+    ):
+        train(model, TensorData(X, Y), None, Config(steps=4), run=tmp_path)
+    assert snapshot(tmp_path) == before
+
+
+def test_metadata_that_a_power_cut_has_emptied(tmp_path):
+    """The checkpoints tell what the run is: it goes on with the same bits."""
+    options = {"lr": 0.1, "save_every": 2}
+    train(net(), TensorData(X, Y), None, Config(steps=4, **options), run=tmp_path)
+    (tmp_path / "run.json").write_text("")
+    with pytest.raises(ValueError, match=r"of another config \(lr: 0.1 → 0.2\)"):
+        train(net(), TensorData(X, Y), None, Config(steps=6, lr=0.2, save_every=2), run=tmp_path)
+    resumed, straight = net(), net()
+    train(resumed, TensorData(X, Y), None, Config(steps=6, **options), run=tmp_path)
+    train(straight, TensorData(X, Y), None, Config(steps=6, **options))
+    assert all(map(torch.equal, resumed.state_dict().values(), straight.state_dict().values()))
+    assert json.loads((tmp_path / "run.json").read_text())["sessions"][0]["from_step"] == 4
+
+
+def test_the_best_checkpoint_serves_where_all_others_are_damaged(tmp_path, capsys):
+    """It holds a full state: the run goes on from it, and not from step 0."""
+    config = Config(steps=8, lr=0.1, save_every=4, val_every=2, log_every=2)
+    whole = train(net(), TensorData(X, Y), TensorData(X, Y), config, run=tmp_path)
+    for path in checkpoint.find(tmp_path / "checkpoints"):
+        path.write_bytes(path.read_bytes()[:-9])
+    again = train(net(), TensorData(X, Y), TensorData(X, Y), config, run=tmp_path)
+    assert f"resumed at step {whole.best['step']}" in capsys.readouterr().out and whole.best["step"] > 0
+    assert all(map(torch.equal, again.model.state_dict().values(), whole.model.state_dict().values()))
+    assert [record["step"] for record in again.history] == [record["step"] for record in whole.history]
 
 
 def test_a_folder_whose_metadata_is_not_ours(finished):
@@ -570,13 +618,14 @@ def test_a_disk_that_fills_up_while_training(tmp_path):
         fill_up.calls += 1
         return nn.functional.cross_entropy(outputs, targets, reduction="sum")
 
-    fill_up.calls = -3  # the first calls check the fit
+    fill_up.calls = -2  # the first calls check the fit
     try:
-        with pytest.raises(RuntimeError, match=r"step 4 could not be written to .*File too large"):
+        with pytest.raises(RuntimeError, match=r"step 4 could not be written to .*File too large") as full:
             train(big, data, None, config, run=tmp_path, loss=fill_up)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
+    assert "free space" in str(full.value) and "another folder" not in str(full.value)  # which would begin at step 0
     assert checkpoint.load_newest(tmp_path / "checkpoints")["progress"]["step"] == 2
     torch.manual_seed(0)
     resumed, straight = MLP((2, 4000, 3)), big

@@ -1,8 +1,10 @@
 """The loop's promises: honest numbers, watching changes nothing, the same config the same run."""
 
 import math
+import random
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -69,6 +71,70 @@ def test_watching_does_not_change_the_run(tmp_path, precision):
     assert torch.equal(weights(blind.model), weights(watched.model))
     assert torch.equal(weights(blind.ema), weights(watched.ema))
     assert len(watched.history) == 80 and len(blind.history) == 1
+
+
+class Restless(nn.Module):
+    """BatchNorm and dropout, and a buffer that counts forward passes in any mode."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        self.passes += 1
+        return self.net(x)
+
+
+def look(record, model):
+    """All that may disturb a run: it samples from every stream, trains BatchNorm, drops out, and edits the record."""
+    model.train()
+    with torch.enable_grad():
+        model(torch.randn(16, 2)).sum().backward()
+    random.random(), np.random.rand(), torch.rand(3)  # noqa: NPY002
+    record["loss"] = record[MEASURED]["seconds"] = -1.0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_look_at_each_record_does_not_change_the_run(precision):
+    data = SPIRAL.train
+    unseen, seen = (
+        train(
+            Restless(), data, SPIRAL.val, Config(steps=40, precision=precision, ema=0.9, log_every=3, val_every=7), **on
+        )
+        for on in ({}, {"on_log": look})
+    )
+    assert torch.equal(weights(unseen.model), weights(seen.model)) and torch.equal(
+        weights(unseen.ema), weights(seen.ema)
+    )
+    assert plain(unseen.history) == plain(seen.history) and seen.history[0][MEASURED]["seconds"] > 0
+
+
+def test_a_look_that_changes_a_weight_or_fails_ends_the_run():
+    def change(record, model):
+        model.net[0].bias.add_(1)
+
+    with pytest.raises(RuntimeError, match="on_log has changed a weight"):
+        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_log=change)
+    with pytest.raises(ZeroDivisionError):
+        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_log=lambda record, model: 1 / 0)
+
+
+def test_a_compiled_forward_keeps_the_names_of_the_weights(monkeypatch):
+    """Compiled by a backend that changes nothing, so that the bits are to be the same."""
+    compiled = []
+
+    def by_eager(model):
+        compiled.append(model)
+        return torch._dynamo.optimize("eager")(model)
+
+    monkeypatch.setattr(torch, "compile", by_eager)
+    plainly, fast = trained(val=SPIRAL.val), trained(val=SPIRAL.val, compile=True)
+    assert compiled == [fast.model] and fast.best_weights.keys() == net(0.1).state_dict().keys()
+    assert torch.equal(weights(plainly.model), weights(fast.model)) and plain(plainly.history) == plain(fast.history)
+    with pytest.raises(ValueError, match="compile is True: FSDP"):
+        Config(compile=True, parallel="fsdp")
 
 
 # ---- honest numbers -------------------------------------------------------------------------------------------------
@@ -169,12 +235,13 @@ def test_accumulation_counts_tokens_not_rows(accumulation):
     )
 
 
-def test_a_batch_without_targets_moves_nothing_and_poisons_nothing():
+def test_a_batch_without_targets_moves_nothing_and_poisons_nothing(capsys):
     data = TensorData(SPIRAL.train.x[:8], torch.full((8,), IGNORE))
     model = net()
     result = trained(model, data, steps=3, batch_size=8)
     assert torch.equal(weights(model), weights(net()))
     assert result.history[-1]["loss"] is None and result.skipped == 0
+    assert "step 3: not one target since the last record" in capsys.readouterr().out
 
 
 # ---- clip, schedule, average, optimizer -----------------------------------------------------------------------------
@@ -215,6 +282,14 @@ def test_the_optimizer_uses_the_rate_that_the_log_reports():
     history = trained(model, data, loss=loss, lr=0.5, schedule="cosine", **options).history
     moved = [b - a for a, b in zip(seen, [*seen[1:], model.weight.item()], strict=True)]
     assert moved == pytest.approx([record["lr"] for record in history], rel=1e-5)
+
+
+def test_a_line_and_a_warmup_that_is_a_share():
+    config = Config(steps=40, warmup=0.25, schedule="linear", final_lr=0.1)
+    expected = [(i + 1) / 10 for i in range(10)] + [0.1 + 0.9 * (1 - i / 30) for i in range(30)]
+    assert [lr_factor(config, step) for step in range(40)] == pytest.approx(expected, rel=1e-12)
+    assert lr_factor(config, 40) == lr_factor(config, 99) == pytest.approx(0.1)
+    assert Config(steps=40, warmup=10).warmup_steps == config.warmup_steps == 10
 
 
 def test_the_schedule_does_not_rise_again_after_its_end():

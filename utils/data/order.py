@@ -7,7 +7,7 @@ it is the same for any number of workers.
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
@@ -21,6 +21,12 @@ from utils.data.workers import FAILED, from_workers
 from utils.device import rng_state, set_rng_state
 
 CPU = torch.device("cpu")
+PADDED = """; if their lengths differ, have them padded:
+    from torch.nn.utils.rnn import pad_sequence
+    def collate(examples):
+        x, y = zip(*examples)
+        return pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True, padding_value=-100)
+    train(model, data, config=config, collate=collate)"""
 LISTED = 1 << 22  # examples whose order is drawn as a list; with more, each position is computed when it is needed
 
 
@@ -74,18 +80,18 @@ class Order:
         full, rest = divmod(self.examples, self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
-    @property
-    def smallest_batch(self) -> int:
-        """Examples in the shortest batch of an epoch, over all ranks."""
-        return self.batch_size if self.drop_last else self.examples - (self.steps_per_epoch - 1) * self.batch_size
+    def size(self, step: int) -> int:
+        """Examples in the batch of `step`, over all ranks."""
+        return min(self.batch_size, self.examples - step % self.steps_per_epoch * self.batch_size)
+
+    def fewest(self, step: int) -> int:
+        """Examples of the rank that has the fewest at `step`: at least one, which may be padding."""
+        return max(1, self.size(step) // self.world)
 
     def smallest_part(self, steps: int, parts: int) -> int:
         """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `parts`."""
-        ended = steps >= self.steps_per_epoch  # an epoch: with its short last batch
-        full = min(self.batch_size, self.examples)
-        sizes = (full, self.smallest_batch if ended else full)
-        shares = [max(1, size // self.world) for size in sizes]
-        return min(share // min(parts, share) for share in shares)
+        last = min(steps, self.steps_per_epoch) - 1  # an epoch's last batch may be short
+        return min(share // min(parts, share) for share in (self.fewest(0), self.fewest(last)))
 
     def epoch(self, step: int) -> int:
         """The epoch that `step` (counted from 0 over the whole run) belongs to."""
@@ -94,7 +100,8 @@ class Order:
     def batch(self, step: int) -> torch.Tensor:
         """Indices (B,) of all examples at `step`, over all ranks."""
         epoch, batch = divmod(step, self.steps_per_epoch)
-        start, stop = batch * self.batch_size, min((batch + 1) * self.batch_size, self.examples)
+        start = batch * self.batch_size
+        stop = start + self.size(step)
         if self.shuffle and self.examples > LISTED:
             keys = [derive_seed(self.seed, "order", epoch, turn) for turn in range(6)]
             images = permuted(np.arange(start, stop, dtype=np.uint64), self.examples, keys)
@@ -112,7 +119,21 @@ class Order:
 
     def is_padding(self, step: int) -> bool:
         """Whether this rank's example at `step` is a duplicate: the batch has fewer examples than there are ranks."""
-        return self.pad and self.world > 1 and self.rank >= len(self.batch(step))
+        return self.pad and self.world > 1 and self.rank >= self.size(step)
+
+
+@dataclass(frozen=True)
+class Collated(Dataset):
+    """A dataset whose examples `collate` makes a batch of: list of examples → (x, y)."""
+
+    dataset: Dataset
+    collate: Callable[[list], tuple[torch.Tensor, torch.Tensor]]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> object:
+        return self.dataset[index]
 
 
 class _Fetch(Dataset):
@@ -135,13 +156,15 @@ class _Fetch(Dataset):
             set_rng_state(kept)
 
     def _together(self, examples: list, indices: torch.Tensor | list[int]):
+        collate = getattr(self.dataset, "collate", default_collate)
         try:
-            return default_collate(examples)
+            return collate(examples)
         except Exception as error:
             named = ", ".join(str(int(index)) for index in indices)
-            raise RuntimeError(
-                f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}. All must be of one shape and type"
-            ) from error
+            advice = (
+                ". All must be of one shape and type" + PADDED if collate is default_collate else ", in your collate"
+            )
+            raise RuntimeError(f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}{advice}") from error
 
     def _begin(self, index: int) -> None:
         if worker := get_worker_info():
@@ -213,7 +236,12 @@ def batches(
 def require_dataset(data: object, name: str) -> None:
     """Raises ValueError unless `data` has a length and can be indexed, as batches in any order need."""
     if isinstance(data, DataLoader):
-        raise ValueError(f"{name} is a DataLoader: pass its dataset; batches and their order are the loop's business")
+        own = "" if data.collate_fn is default_collate else f", collate={name}.collate_fn"
+        raise ValueError(
+            f"{name} is a DataLoader: pass its dataset; batches and their order are the loop's business:\n"
+            f"    config = Config(batch_size={data.batch_size}, workers={data.num_workers})\n"
+            f"    train(model, {name}.dataset, config=config{own})"
+        )
     if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise ValueError(
             f"{name} is a {type(data).__name__} without a length or an index: pass a dataset of (x, y) pairs, "
@@ -226,6 +254,19 @@ def require_dataset(data: object, name: str) -> None:
             f"{name} is a {type(data).__name__} whose length is none ({type(error).__name__}: {error}): pass a dataset, not "
             "its class, whose __len__ returns how many examples there are"
         ) from error
+
+
+def collated(dataset: object, collate: Callable | None, name: str) -> Dataset:
+    """The dataset, with its batches made by `collate` if there is one.
+
+    Raises ValueError unless it is a dataset (see require_dataset), and `collate` a function.
+    """
+    require_dataset(dataset, name)
+    if collate is None:
+        return dataset
+    if not callable(collate):
+        raise ValueError(f"collate is {collate!r}: pass a function of a list of examples that returns (x, y)")
+    return Collated(dataset, collate)
 
 
 def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:

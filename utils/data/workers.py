@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 FAILED = "could not fetch example"  # so begins the error of a worker; the example and the cause follow
 HEARTBEAT = 1.0  # seconds between two looks at whether all workers live, while a batch is awaited
 EXIT_TIMEOUT = 5.0  # seconds to wait for a worker's exit code after its connection broke
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> Iterator:
@@ -63,7 +63,7 @@ def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> I
 
 
 def _started(loader: DataLoader) -> Iterator:
-    """Its iterator. SIGINT and SIGTERM are blocked meanwhile: a worker gets them only once it ignores them."""
+    """Its iterator. What stops a run is blocked meanwhile: a worker gets it only once it ignores it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         return iter(loader)
@@ -132,7 +132,7 @@ def _on_sigchld(handler: object) -> object:
 
 
 def _begin(worker: int) -> None:
-    """Ignore Ctrl-C and a scheduler's SIGTERM, which reach a worker too: the loop needs it to finish its step."""
+    """Ignore Ctrl-C and a scheduler's signals, which reach a worker too: the loop needs it to finish its step."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     if get_start_method() != "forkserver" and os.getppid() != parent_process().pid:

@@ -62,7 +62,7 @@ def save(folder: Path, step: int, state: dict, kind: str = "step", ranks: Ranks 
         _remove(temporary)
         raise RuntimeError(
             f"the checkpoint of step {step} could not be written to {folder}: {error}. Earlier checkpoints are intact: "
-            "free space or choose another folder, then start again to resume"
+            "free space, or make the folder writable, then start again to resume"
         ) from error
     return path
 
@@ -178,6 +178,18 @@ def require_same_tensors(saved: dict[str, Tensor], current: dict[str, Tensor]) -
         raise ValueError(
             f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
             "was saved, or choose another run folder"
+        )
+
+
+def require_same_trained(saved: dict, current: dict) -> None:
+    """Raises ValueError unless two state_dicts of optimizers have as many groups, and these as many parameters."""
+    there, here = ([len(group["params"]) for group in state["param_groups"]] for state in (saved, current))
+    if there != here:
+        raise ValueError(
+            f"the checkpoint's optimizer trains {sum(there)} parameters (in groups of {there}), this one {sum(here)} (in "
+            f"groups of {here}): was a part frozen since, or set free? Do as before, or begin a new run with its weights:\n"
+            "    model.load_state_dict(best_weights(the_old_folder))  # from utils.loop.run_folder\n"
+            "    train(model, data, val_data, config, run=another_folder)"
         )
 
 

@@ -41,12 +41,12 @@ class Config:
     """AdamW β₁"""
     beta2: float = 0.999
     """AdamW β₂"""
-    warmup: int = 0
-    """steps of linear warm-up, the first of them at lr / warmup"""
+    warmup: float = 0.0
+    """steps of linear warm-up, the first of them at lr / warmup; below 1 the share of all steps: 0.1 is a tenth"""
     schedule: str = "constant"
-    """after the warm-up: constant, or cosine, which reaches final_lr one step after the last"""
+    """after the warm-up: constant; cosine or linear, which reach final_lr one step after the last"""
     final_lr: float = 0.0
-    """end of the cosine, as a fraction of lr"""
+    """end of the cosine or the line, as a fraction of lr"""
     clip: float = 0.0
     """largest global gradient norm; 0: no clipping"""
     ema: float = 0.0
@@ -56,6 +56,8 @@ class Config:
     """fp32, bf16 (autocast) or fp16 (autocast with a gradient scaler)"""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1"""
+    compile: bool = False
+    """compile the forward pass by torch.compile: other bits than without, and perhaps after a resume"""
     parallel: str = "ddp"
     """with several ranks: ddp (each rank holds a copy of the model) or fsdp (each holds a shard)"""
     deterministic: bool = True
@@ -94,6 +96,11 @@ class Config:
     progress: bool = False
     """show a progress bar"""
 
+    @property
+    def warmup_steps(self) -> int:
+        """The steps of warm-up, where `warmup` may be a share of all steps."""
+        return int(self.warmup) if self.warmup >= 1 else round(self.warmup * self.steps)
+
     def loading(self, device: torch.device) -> dict:
         """How to load batches for `device`: the options of utils.data.order.batches."""
         return {
@@ -120,9 +127,13 @@ class Config:
         self._require(self.seed < 2**63, "seed", "it must be below 2**63")
         self._require(self.lr > 0, "lr", "it must be above 0, 1e-3 say")
         self._require(self.final_lr <= 1, "final_lr", "it is a fraction of lr, from 0 to 1")
-        self._require(self.warmup < self.steps, "warmup", f"it must end before the {self.steps} steps do")
+        self._require(self.warmup < 1 or self.warmup % 1 == 0, "warmup", "it is a number of steps, or a share below 1")
+        self._require(self.warmup_steps < self.steps, "warmup", f"it must end before the {self.steps} steps do")
         self._require(
             self.accumulation <= self.batch_size, "accumulation", f"batch_size {self.batch_size} has no more parts"
+        )
+        self._require(
+            not (self.compile and self.parallel == "fsdp"), "compile", "FSDP's forward is not compiled here: choose ddp"
         )
         for name in ("momentum", "beta1", "beta2", "ema"):
             self._require(0 <= getattr(self, name) < 1, name, "it must be at least 0 and below 1")
@@ -144,7 +155,7 @@ class Config:
 
 CHOICES = {
     "optimizer": ("adamw", "sgd"),
-    "schedule": ("constant", "cosine"),
+    "schedule": ("constant", "cosine", "linear"),
     "precision": ("fp32", "bf16", "fp16"),
     "parallel": ("ddp", "fsdp"),
     "nonfinite": ("raise", "skip"),
@@ -161,12 +172,18 @@ MAY_CHANGE_ON_RESUME = frozenset(
 
 
 def differences(old: dict, new: Config) -> list[str]:
-    """Differences between a saved config and `new` that forbid a resume: ["lr: 0.001 → 0.01", …]."""
-    now = asdict(new)
+    """Differences between a saved config and `new` that forbid a resume: ["lr: 0.001 → 0.01", …].
+
+    A run at a constant rate may get more steps: those that it has made are the same. A field that an older version did
+    not save is what is now its default.
+    """
+    now, old = asdict(new), {field.name: field.default for field in fields(Config)} | old
+    longer = new.schedule == "constant" and not 0 < new.warmup < 1 and new.steps > old["steps"]
+    may_change = MAY_CHANGE_ON_RESUME | ({"steps"} if longer else set())
     return [
         f"{name}: {old.get(name)!r} → {now.get(name)!r}"
         for name in {**now, **old}
-        if name not in MAY_CHANGE_ON_RESUME and old.get(name) != now.get(name)
+        if name not in may_change and old.get(name) != now.get(name)
     ]
 
 

@@ -130,16 +130,21 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Calla
         )
     if fresh:
         state.skipped += fresh
+        every = 1 if state.guard.on_host else CHECK_EVERY
+        first = (state.step - 1) // every * every + 1
+        state.skipped_steps = [*state.skipped_steps, f"{fresh} of {first} to {state.step}" if every > 1 else f"{first}"]
         state.scheduler.last_epoch -= fresh + 1  # as if these steps had not happened
         state.scheduler.step()
 
 
 def _bad_gradient(state: State, order: Order, data: Dataset, loss: Callable, step: int) -> str:
-    config = state.config
+    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
+    what, suspects = _repeated(state, data, order, loss, step)
+    look_at = f"example{'s' * (len(suspects) > 1)} {shortened(suspects)}" if len(suspects) else "these examples"
     return (
-        f"the gradient of step {step + 1} is not finite (lr {config.lr * lr_factor(config, step):.3g}, examples "
-        f"{shortened(order.batch(step))}): {_repeated(state, data, order, loss, step)}. The weights are those before it. "
-        "Look at these examples, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {shortened(order.batch(step))}): {what}. The "
+        f"weights are those before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such "
+        "steps"
     )
 
 
@@ -152,16 +157,22 @@ def _bad_row(state: State, order: Order, first: int) -> str:
     )
 
 
-def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: int) -> str:
-    """What was not finite in a step (from 0): the first thing that any rank finds when it repeats its share of it."""
+def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: int) -> tuple[str, Tensor]:
+    """What was not finite in a step (from 0), and in which examples (B,), if only in some.
+
+    It is the first thing that any rank finds when it repeats its share of the step.
+    """
     x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
-    count = min(state.parts, len(x))
+    count = min(state.parts, order.fewest(step))
     parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
-    found = state.ranks.gather(first_not_finite(state.model, loss, parts, state.autocast))
-    bad = [what + f" on rank {rank}" * (len(found) > 1) for rank, what in enumerate(found) if what]
+    what, rows = first_not_finite(state.model, loss, parts, state.autocast)
+    found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < len(x) else []]))
+    bad = [(what + f" on rank {r}" * (len(found) > 1), examples) for r, (what, examples) in enumerate(found) if what]
     # With FSDP a bad gradient of one rank reaches the shards of others, and its norm reaches all.
-    bad.sort(key=lambda what: (what.startswith("the norm"), what.startswith("the gradient")))
-    return f"{bad[0]} is not finite" if bad else "could not be reproduced, every tensor was finite when it was repeated"
+    bad.sort(key=lambda pair: (pair[0].startswith("the norm"), pair[0].startswith("the gradient")))
+    if not bad:
+        return "could not be reproduced, every tensor was finite when it was repeated", order.batch(step)[:0]
+    return f"{bad[0][0]} is not finite", bad[0][1]
 
 
 def first_not_finite(
@@ -169,18 +180,25 @@ def first_not_finite(
     loss: Callable[[Tensor, Tensor], Tensor],
     parts: Iterable[tuple[Tensor, Tensor]],
     autocast: AbstractContextManager,
-) -> str | None:
+) -> tuple[str | None, list[int]]:
     """Repeat a step on `parts` and return the first thing that is not finite, in the order of computation: an input, a
-    module's output, the loss, a parameter's gradient, or the norm of all gradients (above 1.8e19 its square overflows
-    float32). None if everything is finite, for example because the failure was random.
+    target, a module's output, the loss, a parameter's gradient, or the norm of all gradients (above 1.8e19 its square
+    overflows float32). None if everything is finite, for example because the failure was random. With it the numbers of
+    the examples that it is not finite for, if it has a row for each.
 
     parts: the (x, y) of each micro-batch. Weights and buffers do not change; gradients are overwritten.
     """
-    found: list[str] = []
+    found: list[tuple[str, list[int]]] = []
+    seen = size = 0  # examples in the parts before, and in this one
 
-    def inspect(what: str, values: object) -> None:
-        if any(not leaf.isfinite().all() for leaf in tree_leaves(values) if isinstance(leaf, Tensor)):
-            found.append(what)
+    def inspect(what: str, values: object, by_example: bool = True) -> None:
+        for leaf in tree_leaves(values):
+            if isinstance(leaf, Tensor) and not leaf.isfinite().all():
+                rows = []
+                if by_example and leaf.dim() and len(leaf) == size:
+                    rows = leaf.isfinite().logical_not_().reshape(size, -1).any(1).nonzero().flatten().tolist()
+                found.append((what, [seen + row for row in rows]))
+                return
 
     hooks = [
         module.register_forward_hook(
@@ -192,7 +210,7 @@ def first_not_finite(
     ]
     hooks += [
         parameter.register_post_accumulate_grad_hook(
-            lambda parameter, name=name: inspect(f"the gradient of {name}", parameter.grad)
+            lambda parameter, name=name: inspect(f"the gradient of {name}", parameter.grad, by_example=False)
         )
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
@@ -201,14 +219,16 @@ def first_not_finite(
     model.zero_grad()
     try:
         for x, y in parts:
+            seen, size = seen + size, len(x)
             inspect("the input", x)
+            inspect("the target", y)
             with autocast:
                 total = loss(model(x), y)
             inspect("the loss", total)
             total.backward()
         norm = full_tensor(get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
         inspect("the norm of the gradient, all of whose numbers are finite,", norm)
-        return next(iter(found), None)  # only after all parts: other ranks may wait for this one in theirs
+        return next(iter(found), (None, []))  # only after all parts: other ranks may wait for this one in theirs
     finally:
         before.restore()
         for hook in hooks:
@@ -224,8 +244,8 @@ def require_finite(state: State) -> None:
     if state.ranks.any(not all_finite(to_local(state.parameters))):
         raise FloatingPointError(
             f"a weight is not finite after step {state.step}: a finite gradient caused too large an update (lr "
-            f"{state.config.lr:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: what "
-            "was saved before is finite, and may be large already"
+            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
+            "what was saved before is finite, and may be large already"
         )
     bad = [name for name, buffer in state.finite.items() if not all_finite([buffer])]
     if bad := state.ranks.of_first(bad):

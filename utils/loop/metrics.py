@@ -1,5 +1,7 @@
 """Reported numbers: summed losses, counts of targets, and means that are divided once."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -30,6 +32,11 @@ def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.mse_loss(outputs, targets, reduction="sum")
 
 
+def no_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss of padding, which has no targets: 0, with gradients of 0 for all that the model has."""
+    return 0 * outputs.sum()
+
+
 def count_targets(targets: Tensor) -> Tensor:
     """The number of entries of `targets` that count: all but IGNORE for classes, all for real numbers. 0-dim."""
     if targets.is_floating_point():
@@ -40,6 +47,14 @@ def count_targets(targets: Tensor) -> Tensor:
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
     """The number of targets (...) whose logit is the largest of (..., K). 0-dim."""
     return logits.argmax(-1).eq(targets).sum()
+
+
+class Scores(NamedTuple):
+    """What `evaluate` returns: mean loss per target, share of targets predicted correctly, number of targets."""
+
+    loss: float
+    accuracy: float | None  # None unless each target is a class with a row of outputs
+    targets: int
 
 
 class Mean:

@@ -1,5 +1,6 @@
 """The clock, the meters and the progress bar of a run."""
 
+import copy
 import resource
 import sys
 import time
@@ -12,11 +13,12 @@ from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
+from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
-from utils.device import ask_device, is_accelerator
+from utils.device import ask_device, is_accelerator, own_random_streams
 from utils.facts import peak_flops
 from utils.loop.diagnosis import explain, require_finite_training_loss
-from utils.loop.guards import Snapshot
+from utils.loop.guards import Snapshot, eval_mode
 from utils.loop.log import MEASURED, Log
 from utils.loop.metrics import count_targets
 from utils.loop.optim import lr_factor
@@ -24,10 +26,18 @@ from utils.loop.state import State
 
 
 class Monitor:
-    """The clock, the meters and the progress bar."""
+    """The clock, the meters, the progress bar, and the caller's own look at each log record."""
 
-    def __init__(self, state: State, order: Order, log: Log, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]):
-        self.state, self.order, self.log = state, order, log
+    def __init__(
+        self,
+        state: State,
+        order: Order,
+        log: Log,
+        data: Dataset,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        on_log: Callable[[dict, nn.Module], None] | None = None,
+    ):
+        self.state, self.order, self.log, self.on_log = state, order, log, on_log
         self.peak = self._peak_flops()  # of one device
         self.flops_per_target = self._count_flops(data, loss) if self.peak else None
 
@@ -56,9 +66,10 @@ class Monitor:
             step=state.step,
             epoch=self.order.epoch(state.step - 1),
             loss=total / targets if targets else None,  # None: every target since the last record was IGNORE
-            lr=state.config.lr * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
+            lr=state.scheduler.base_lrs[0] * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
             grad_norm=state.norm.item(),
             skipped=state.skipped,
+            **({"skipped_steps": state.skipped_steps} if state.skipped_steps else {}),
             **{
                 MEASURED: {
                     "seconds": self._count_seconds(),
@@ -72,8 +83,34 @@ class Monitor:
         state.train_loss.clear()
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
+        state.skipped_steps = []
         self.bar.set_postfix(loss=record["loss"], refresh=False)
+        if not targets and not state.guard.streak and state.ranks.first:
+            print(
+                f"step {state.step}: not one target since the last record; all of them are {IGNORE}, which count nowhere"
+            )
         require_finite_training_loss(state, record["loss"])
+        if self.on_log:
+            with self.paused():
+                self._show(record)
+
+    def _show(self, record: dict) -> None:
+        """Call on_log on rank 0, which may look at the model and cannot change the run.
+
+        In eval mode, without gradients, with random streams of its own; buffers are restored. Raises RuntimeError if it has
+        changed a weight in place.
+        """
+        model = self.state.gathered(self.state.model)  # of all ranks, if they hold it in parts
+        if not self.state.ranks.first:
+            return
+        before, versions = Snapshot(list(model.buffers())), [p._version for p in model.parameters()]
+        with eval_mode(model), own_random_streams(), torch.no_grad():
+            self.on_log(copy.deepcopy(record), model)
+        before.restore()
+        if versions != [p._version for p in model.parameters()]:
+            raise RuntimeError(
+                "on_log has changed a weight of the model: it may look only; change a copy.deepcopy(model)"
+            )
 
     @contextmanager
     def paused(self):

@@ -65,15 +65,18 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
 
 
 def lr_factor(config: Config, step: int) -> float:
-    """The learning rate of `step` (from 0) as a fraction of the peak: linear warm-up, then constant or cosine.
+    """The learning rate of `step` (from 0) as a fraction of the peak: linear warm-up, then as config.schedule says.
 
     Constant after its end, where torch's CosineAnnealingLR would rise again.
     """
-    if step < config.warmup:
-        return (step + 1) / config.warmup
+    warmup = config.warmup_steps
+    if step < warmup:
+        return (step + 1) / warmup
     if config.schedule == "constant":
         return 1.0
-    done = min(1.0, (step - config.warmup) / (config.steps - config.warmup))
+    done = min(1.0, (step - warmup) / (config.steps - warmup))
+    if config.schedule == "linear":
+        return config.final_lr + (1 - config.final_lr) * (1 - done)
     return config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2
 
 

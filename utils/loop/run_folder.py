@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -19,6 +20,7 @@ from utils.distributed import sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config, differences
+from utils.loop.inputs import changes
 from utils.loop.log import Log
 from utils.loop.state import State
 
@@ -70,19 +72,39 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.here / "checkpoints"
 
-    def resume(self, state: State) -> None:
-        """Load the newest complete checkpoint into `state`, if there is one, and open the folder for writing."""
+    def resume(self, state: State, inputs: dict[str, str]) -> None:
+        """Load the newest complete checkpoint into `state`, if there is one, and open the folder for writing.
+
+        inputs: what the run is given besides its config; says so where it was something else before.
+
+        Raises ValueError if the optimizer was another: a checkpoint holds its settings.
+        """
         saved = self.load_newest()
         if saved:
+            self._compare(inputs)
             state.load_state_dict(saved)
-        self.open_for_writing(state.step, state.device)
+        self.open_for_writing(state.step, state.device, inputs)
         self.log.resume(state.step)
+
+    def _compare(self, inputs: dict[str, str]) -> None:
+        before = self.metadata["sessions"][-1].get("inputs", {}) if self.metadata["sessions"] else {}
+        changed = changes(before, inputs)
+        if any(change.startswith("optimizer: ") for change in changed):
+            raise ValueError(
+                f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
+                "with the old one"
+            )
+        if changed and self.ranks.first:
+            print(
+                f"{self.path}: what the run is given has changed since it was last started ({'; '.join(changed)}): it goes "
+                "on with the new, and is no longer one run; for a run of its own choose another folder"
+            )
 
     def _read_metadata(self) -> dict:
         file = self.path / "run.json"
         try:
             self.found = _text(file)
-            if self.found is None:
+            if not (self.found or "").strip():  # none, or one that a power cut has emptied: the checkpoints tell
                 return {"run": None, "config": asdict(self.config), "data": self.data, "sessions": []}
             metadata = json.loads(self.found)
             changed = differences(metadata["config"], self.config)
@@ -107,14 +129,16 @@ class RunFolder:
     def load_newest(self) -> dict | None:
         """The newest complete checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
 
-        Rank 0 says which it is, so that all ranks load the same. Where run.json is lost, its run is the folder's.
+        If there is none of a step, the best, which holds a full state too. Rank 0 says which it is, so that all ranks load
+        the same. Where run.json is lost, its run is the folder's.
 
         Raises ValueError if it is of another run or config.
         """
         if self.ranks.world == 1:
-            saved = checkpoint.load_newest(self.checkpoints)
+            saved = checkpoint.load_newest(self.checkpoints) or checkpoint.load_newest(self.checkpoints, "best")
         else:
-            newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints) if self.ranks.first else None)
+            whole = partial(checkpoint.newest_whole, self.checkpoints)
+            newest = self.ranks.of_first((whole() or whole("best")) if self.ranks.first else None)
             saved = checkpoint.load(newest) if newest else None
         if saved:
             if changed := differences(saved["config"], self.config):
@@ -131,7 +155,7 @@ class RunFolder:
             self.metadata["run"] = ours
         return saved
 
-    def open_for_writing(self, step: int, device: torch.device) -> None:
+    def open_for_writing(self, step: int, device: torch.device, inputs: dict[str, str] | None = None) -> None:
         """Lock the folder, and note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
         Raises RuntimeError if another process is training in this folder, or has since it was read, or if it cannot be
@@ -178,7 +202,7 @@ class RunFolder:
                 )
         self.metadata["run"] = self.metadata["run"] or secrets.token_hex(8)
         self.metadata["config"] = asdict(self.config)
-        sessions.append({"from_step": step, "started": _now(), "fingerprint": now})
+        sessions.append({"from_step": step, "started": _now(), "fingerprint": now, "inputs": inputs or {}})
         self._write_metadata()
 
     def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:

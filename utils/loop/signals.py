@@ -1,30 +1,33 @@
-"""SIGTERM: finish the step, save, exit."""
+"""SIGTERM, and SIGHUP and SIGUSR1 by which clusters and closed terminals announce it: finish the step, save, exit."""
 
 import signal
 import threading
 
+WARNINGS = (signal.SIGHUP, signal.SIGUSR1)
 SIGTERM_EXIT = 128 + signal.SIGTERM  # 143, what a shell reports for a process that SIGTERM ended
 
 
 class Termination:
     """Within the block SIGTERM only sets `asked`; the loop then finishes its step, saves, and exits.
 
-    A SIGTERM after the last step ends the process at the end of the block. Python handles signals in the main thread only;
-    in another thread this does nothing.
+    So do SIGHUP and SIGUSR1, unless the program handles or ignores them itself (nohup does). A signal after the last step
+    ends the process at the end of the block. Python handles signals in the main thread only; in another thread this does
+    nothing.
     """
 
     def __init__(self):
         self.asked = False
 
     def __enter__(self) -> "Termination":
-        self.caught = threading.current_thread() is threading.main_thread()
-        if self.caught:
-            self.previous = signal.signal(signal.SIGTERM, self._ask)
+        self.previous = {}
+        if threading.current_thread() is threading.main_thread():
+            free = [number for number in WARNINGS if signal.getsignal(number) is signal.SIG_DFL]
+            self.previous = {number: signal.signal(number, self._ask) for number in (signal.SIGTERM, *free)}
         return self
 
     def __exit__(self, kind, *error) -> None:
-        if self.caught:
-            signal.signal(signal.SIGTERM, self.previous)
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
         if self.asked and kind is None:
             raise SystemExit(SIGTERM_EXIT)
 

@@ -18,12 +18,15 @@ from utils.loop.config import Config
 from utils.loop.guards import Guard, all_finite
 from utils.loop.metrics import Mean
 from utils.loop.optim import Ema, lr_factor, make_optimizer
+from utils.loop.own_optimizer import made_by
 
-PROGRESS = ("step", "skipped", "parts", "best", "worse", "stopped_early", "seconds")  # what State counts
+PROGRESS = ("step", "skipped", "skipped_steps", "parts", "best", "worse", "stopped_early", "seconds")
 
 
 class State:
-    def __init__(self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS):
+    def __init__(
+        self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS, optimizer=None
+    ):
         self.config, self.device, self.ranks = config, device, ranks
         if not model.training:
             model.train()  # left in eval mode by mistake; freeze modules on purpose after calling model.train()
@@ -32,13 +35,13 @@ class State:
         in_parts = ranks.world > 1 and config.parallel == "fsdp"
         copied = partial(sharded, ranks=ranks, device=device) if in_parts else copy.deepcopy
         self.model = model = copied(model) if in_parts else model.to(device)
-        self.forward = wrap_ddp(model, ranks, device)
+        self.forward = wrap_ddp(torch.compile(model) if config.compile else model, ranks, device)
         if ranks.rank > 0:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank needs its own dropout masks
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.buffers = list(model.buffers())
         self.finite = {name: b for name, b in model.named_buffers() if all_finite([b])}  # a mask may hold -inf
-        self.optimizer = make_optimizer(model, config)
+        self.optimizer = made_by(optimizer, model, config) if optimizer else make_optimizer(model, config)
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # with a scaler overflow is normal
@@ -47,12 +50,11 @@ class State:
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.autocast = autocast(device, config.precision)  # can be entered many times
-        self.step, self.skipped = 0, 0  # steps made; of these, blocked ones counted so far
+        self.step, self.skipped, self.skipped_steps = 0, 0, []  # steps made; blocked ones; those not yet in the log
         self.parts = config.accumulation  # micro-batches per step; doubled when memory runs out
-        self.best: dict | None = None
-        self.best_weights: dict | None = None  # a copy, if there is no run folder
-        self.worse, self.stopped_early = 0, False  # validations since the best
-        self.seconds = 0.0
+        self.fewest = math.inf  # examples that the rank with the fewest has in this step
+        self.best, self.best_weights = None, None  # step and loss; a copy of the weights, if there is no run folder
+        self.worse, self.stopped_early, self.seconds = 0, False, 0.0  # worse: validations since the best
 
     def due(self, every: int) -> bool:
         return self.step == self.config.steps or (every > 0 and self.step % every == 0)
@@ -98,11 +100,9 @@ class State:
         } | ({"rng_of_other_ranks": others} if others else {})
 
     def load_state_dict(self, saved: dict) -> None:
-        """Restore `saved`, a state_dict from any number of ranks. RunFolder has already compared the configs.
-
-        Raises ValueError if the model has other tensors.
-        """
+        """Restore a state_dict of the same config, from any number of ranks. ValueError if it is of another model."""
         checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
+        checkpoint.require_same_trained(saved["optimizer"], self.optimizer.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
         if self.ema:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
@@ -111,7 +111,7 @@ class State:
         for name in ("scheduler", "scaler", "guard"):
             getattr(self, name).load_state_dict(saved[name])
         for name in PROGRESS:
-            setattr(self, name, saved["progress"][name])
+            setattr(self, name, saved["progress"].get(name, getattr(self, name)))
         rank, others = self.ranks.rank, saved.get("rng_of_other_ranks", [])
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
         if rank <= len(others):

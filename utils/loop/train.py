@@ -13,13 +13,12 @@
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from utils.data.order import CPU, Order, batches, device_of, require_dataset
+from utils.data.order import CPU, Order, batches, collated, device_of
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, own_random_streams
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
@@ -27,8 +26,9 @@ from utils.distributed.rendezvous import joined
 from utils.loop.config import Config
 from utils.loop.diagnosis import check_updates, explained, halve_micro_batches, require_finite_validation_loss
 from utils.loop.guards import Snapshot, eval_mode, retry_in_smaller_parts
+from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
-from utils.loop.metrics import Mean, count_correct, count_targets, cross_entropy_sum
+from utils.loop.metrics import Mean, Scores, count_correct, count_targets, cross_entropy_sum, no_loss
 from utils.loop.monitor import Monitor
 from utils.loop.optim import clip_gradients, zero_grad
 from utils.loop.preflight import check_data, check_kinds, check_ranks, warm_up_ddp
@@ -83,7 +83,7 @@ def forward_backward(state: State, x: Tensor, y: Tensor, targets: Tensor, loss: 
 
 def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
     """(x, y) in at most state.parts pieces whose sizes differ by at most one; x moves to the device piece by piece."""
-    count = min(state.parts, len(x))
+    count = min(state.parts, len(x), state.fewest)  # as many on every rank
     pairs = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
     parts = ((x_part.to(state.device, non_blocking=True), y_part) for x_part, y_part in pairs)
     return sync_on_last_micro_batch(state.forward, parts, count) if state.ranks.world > 1 else parts
@@ -98,6 +98,9 @@ def train(
     run: str | Path | None = None,
     labels: dict[str, str | float] | None = None,
     loss: Loss = cross_entropy_sum,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
+    on_log: Callable[[dict, nn.Module], None] | None = None,
 ) -> Result:
     """Train `model` in place for config.steps steps and return the history.
 
@@ -107,20 +110,24 @@ def train(
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: (outputs, targets) → the loss summed over the targets.
+    optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer.
+    collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
+    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, and cannot change the run.
 
     Under torchrun n processes train one model: each on its share of every batch, with summed gradients; rank 0 writes.
     With config.parallel="fsdp" each holds shards of a copy, which is copied into `model` at the end.
-    On SIGTERM it finishes the step, saves, and exits with 143. The caller's random streams do not change.
+    On SIGTERM, SIGHUP or SIGUSR1 it finishes the step, saves, and exits with 143. The caller's random streams do not change.
 
     Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
     or buffers that are not finite, RuntimeError if a checkpoint cannot be written.
     """
     config = Config() if config is None else config
-    check_kinds(model, config, loss)
-    require_dataset(train_data, "train_data")
+    check_kinds(model, config, loss, optimizer=optimizer, on_log=on_log)
+    train_data = collated(train_data, collate, "train_data")
+    val_data = None if val_data is None else collated(val_data, collate, "val_data")
     ranks = started()
     device = ranks.pick_device(config.device)
-    own = {"rank": ranks.rank, "world": ranks.world, "device": device_of(train_data)}
+    own = {"rank": ranks.rank, "world": ranks.world, "device": device_of(train_data), "pad": True}
     order = Order(len(train_data), config.batch_size, config.seed, drop_last=config.drop_last, **own)
     folder = RunFolder(run, config, len(train_data), labels, ranks) if run is not None else None
     log = folder.log if folder else Log(ranks=ranks)
@@ -132,17 +139,18 @@ def train(
         folder or nullcontext(),
     ):
         check_ranks(ranks, config, order, val_data, run)
-        state = State(model, config, device, ranks)
+        state = State(model, config, device, ranks, optimizer)
         check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss)
+        monitor = Monitor(state, order, log, train_data, loss, on_log)
         if folder:
-            folder.resume(state)
+            folder.resume(state, inputs_of(state, train_data, val_data, loss))
         steps = range(state.step, state.step if state.stopped_early else config.steps)
         with monitor, closing(batches(train_data, order, steps.start, steps.stop, **config.loading(device))) as stream:
             for x, y in stream:
-                with explained(order, state.step, f"step {state.step + 1}"):
-                    train_step(state, x, y, loss)
+                state.fewest, padding = order.fewest(state.step), order.is_padding(state.step)
+                with explained(order, state.step, f"step {state.step + 1}"):  # padding: an example without targets
+                    train_step(state, x, y[:0] if padding else y, no_loss if padding else loss)
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
@@ -180,14 +188,6 @@ def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolde
         state.best_weights = {name: full_tensor(tensor.clone()) for name, tensor in weights.items()}
 
 
-class Scores(NamedTuple):
-    """What `evaluate` returns: mean loss per target, share of targets predicted correctly, number of targets."""
-
-    loss: float
-    accuracy: float | None  # None unless each target is a class with a row of outputs
-    targets: int
-
-
 def evaluate(
     model: nn.Module,
     data: Dataset,
@@ -197,6 +197,7 @@ def evaluate(
     workers: int = 0,
     worker_timeout: float = 0,
     loss: Loss = cross_entropy_sum,
+    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:
     """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
@@ -204,7 +205,7 @@ def evaluate(
     workers: processes that load the batches; a wait of more than worker_timeout seconds is an error (0: no limit).
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
-    require_dataset(data, "data")
+    data = collated(data, collate, "data")
     device = next((p.device for p in model.parameters()), CPU)
     own = {"rank": ranks.rank, "world": ranks.world, "device": device_of(data)}
     order = Order(len(data), batch_size, shuffle=False, pad=True, **own)

@@ -1,0 +1,100 @@
+"""An optimizer of the caller's own trains as the loop's own does: same schedule, same resumption, no trace of a bad step."""
+
+import pytest
+import torch
+from torch import nn
+
+from utils.data import TensorData, spiral
+from utils.loop import Config, state, train
+from utils.loop.guards import Guard
+from utils.loop.metrics import cross_entropy_sum
+
+SPIRAL = spiral()
+DATA = TensorData(SPIRAL.train.x[:64], SPIRAL.train.y[:64])
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    return all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
+
+
+RULES = {
+    "RMSprop": lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9),
+    "AdamW, not fused": lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False),
+    "AdamW, fused": lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0, fused=True),
+    "SGD, fused": lambda model: torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9, dampening=0.5, fused=True),
+}
+
+
+def test_the_same_rule_has_the_same_bits():
+    config = Config(steps=30, batch_size=24, lr=1e-2, schedule="linear", warmup=0.1, clip=0.1, ema=0.9)
+    ours, theirs = net(), net()
+    one = train(ours, DATA, None, config)
+    two = train(theirs, DATA, None, config, optimizer=RULES["AdamW, fused"])
+    assert same(ours, theirs) and same(one.ema, two.ema) and not same(ours, net())
+    assert [record["lr"] for record in one.history] == [record["lr"] for record in two.history]
+
+
+class Poison:
+    """Cross-entropy, not a number in the training steps of these numbers."""
+
+    def __init__(self, *steps: int):
+        self.steps, self.step = steps, 0
+
+    def __call__(self, outputs, targets):
+        self.step += outputs.requires_grad
+        bad = outputs.requires_grad and self.step in self.steps
+        return cross_entropy_sum(outputs, targets) * (float("nan") if bad else 1.0)
+
+
+class Whole(TensorData):
+    """Whatever is asked for, all of it in one order."""
+
+    def __getitems__(self, indices):
+        return self.x, self.y
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+@pytest.mark.parametrize("bad", [1, 3])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_blocked_step_leaves_no_trace(rule, bad, on_host, monkeypatch):
+    """Most optimizers do not know `found_inf`, and the first step of torch's fused SGD leaves its buffers unset."""
+    begin = Guard.__init__
+
+    def beginning(guard, *arguments, **options):
+        begin(guard, *arguments, **options)
+        guard.on_host = on_host
+
+    monkeypatch.setattr(state.Guard, "__init__", beginning)
+    skipped, straight = net(), net()
+    for model in (skipped, straight):
+        model[2].p = 0.0
+    options, data = {"batch_size": 64, "nonfinite": "skip"}, Whole(DATA.x, DATA.y)
+    result = train(skipped, data, None, Config(steps=6, **options), loss=Poison(bad), optimizer=RULES[rule])
+    train(straight, data, None, Config(steps=5, **options), optimizer=RULES[rule])
+    assert result.skipped == 1 and same(skipped, straight)
+
+
+def test_it_resumes_with_the_same_bits_and_not_with_another(tmp_path):
+    config = Config(steps=12, batch_size=24, save_every=4, schedule="cosine", clip=0.5)
+    straight, resumed = net(), net()
+    train(straight, DATA, None, config, optimizer=RULES["RMSprop"])
+
+    class Stop(Exception):
+        pass
+
+    def stop(record, model):
+        raise Stop
+
+    with pytest.raises(Stop):
+        watched = Config(**{**vars(config), "log_every": 7})
+        train(net(), DATA, None, watched, run=tmp_path, optimizer=RULES["RMSprop"], on_log=stop)
+    other = lambda model: torch.optim.RMSprop(model.parameters(), lr=3e-2, momentum=0.9)  # noqa: E731
+    with pytest.raises(ValueError, match=r"another optimizer \(optimizer: RMSprop .*0\.01.* → RMSprop .*0\.03"):
+        train(net(), DATA, None, config, run=tmp_path, optimizer=other)
+    train(resumed, DATA, None, config, run=tmp_path, optimizer=RULES["RMSprop"])
+    assert same(resumed, straight)

@@ -240,6 +240,24 @@ README = (ROOT / "utils" / "loop" / "README.md").read_text(encoding="utf-8")
 # ---- what it says ---------------------------------------------------------------------------------------------------
 
 
+def test_each_log_record_is_a_line(tmp_path, capsys):
+    line = [*SPIRAL, "--log-every", "8", "--schedule", "linear", "--run", str(tmp_path / "run")]
+    assert main(line) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    records = [record for record in read_run(tmp_path / "run").records if "loss" in record]
+    assert [record["step"] for record in records] == [8, 16, 20]
+    for shown, record in zip(lines, records, strict=True):
+        start = f"step {record['step']}/20   loss {record['loss']:.4f}   lr {record['lr']:.3g}   gradient norm "
+        assert shown.startswith(start) and shown.endswith(" s left")
+    assert lines[-1].endswith("   0 s left")
+
+
+def test_with_a_progress_bar_there_are_no_lines(tmp_path, capsys):
+    assert main([*SPIRAL, "--progress", "--run", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr()
+    assert "step 20/20" not in shown.out and "20/20" in shown.err
+
+
 def test_sigterm_says_what_was_saved_and_where_the_run_goes_on(tmp_path):
     line = [sys.executable, "-m", "utils", *SPIRAL[:3], "--steps", "100000", "--log-every", "5", "--run", "run"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -252,7 +270,10 @@ def test_sigterm_says_what_was_saved_and_where_the_run_goes_on(tmp_path):
     assert process.returncode == 143
     assert re.match(r"run: mlp with [\d,]+ parameters, 1,400 examples, 100,000 steps", begun)
     (saved,) = read_run(tmp_path / "run").saved_steps()
-    assert output.splitlines()[-1] == f"SIGTERM: step {saved:,} is saved in run; the same command goes on from there"
+    assert (
+        output.splitlines()[-1]
+        == f"stopped by a signal: step {saved:,} is saved in run; the same command goes on from there"
+    )
 
 
 def test_ctrl_c_before_anything_was_saved_says_so(tmp_path, capsys, monkeypatch):

@@ -29,6 +29,7 @@ from utils.data.datasets import Splits, fashion_mnist, spiral, text_file, tiny_s
 from utils.device import own_random_streams
 from utils.distributed.ranks import started
 from utils.loop.config import CHOICES, Config, field_docs
+from utils.loop.log import MEASURED
 from utils.loop.sampling import sample_text
 from utils.loop.saved_run import SavedRun, read_run
 from utils.loop.train import Result, evaluate, train
@@ -97,14 +98,15 @@ def run_train(options: argparse.Namespace) -> int:
     with own_random_streams(config.seed):
         model = build_model(labels)
     say = printed if ranks.first else lambda text: None
+    on_log = None if config.progress else lambda record, model: say(line_of(record, config.steps))
     say(
         f"{options.run}: {labels['model']} with {sum(p.numel() for p in model.parameters()):,} parameters, "
         f"{len(splits.train):,} examples, {config.steps:,} steps"
     )
     try:
-        result = train(model, splits.train, splits.val, config, run=options.run, labels=labels)
-    except SystemExit:  # SIGTERM
-        say(f"SIGTERM: {resumption(options.run)}")
+        result = train(model, splits.train, splits.val, config, run=options.run, labels=labels, on_log=on_log)
+    except SystemExit:  # a signal
+        say(f"stopped by a signal: {resumption(options.run)}")
         raise
     if ranks.first:
         report(result, splits, Path(options.run))
@@ -113,6 +115,16 @@ def run_train(options: argparse.Namespace) -> int:
 
 def printed(text: str) -> None:
     print(text, flush=True)  # a pipe or a file would hold it back
+
+
+def line_of(record: dict, steps: int) -> str:
+    """A log record as a line: "step 50/2,000   loss 2.4312   lr 0.003   gradient norm 1.2   8,123 targets/s   9 s left"."""
+    step, measured = record["step"], record[MEASURED]
+    loss = "none" if record["loss"] is None else f"{record['loss']:.4f}"
+    return (
+        f"step {step:,}/{steps:,}   loss {loss}   lr {record['lr']:.3g}   gradient norm {record['grad_norm']:.3g}   "
+        f"{measured['targets_per_second']:,.0f} targets/s   {measured['seconds'] / step * (steps - step):,.0f} s left"
+    )
 
 
 def load_data(name: str, context: int) -> Splits:

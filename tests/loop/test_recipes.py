@@ -1,6 +1,5 @@
 """The recipes of the loop's README run as printed, each after the lines that all of them go on from."""
 
-import inspect
 import json
 import os
 import re
@@ -16,7 +15,6 @@ import torch
 from helpers.paths import ROOT
 from torch import nn
 
-from utils.loop import train
 from utils.loop.run_folder import best_weights
 
 PAGE = (ROOT / "utils" / "loop" / "README.md").read_text(encoding="utf-8")
@@ -92,19 +90,9 @@ def test_there_are_ten():
     assert len(PIECES) == RECIPES.count("```python") - 1 == 10 and PIECES.keys() >= CHECKS.keys()
 
 
-LATER = {  # what train must take for it
-    "Examples of several lengths": "collate",
-    "An optimizer of your own": "optimizer",
-    "Look at the model while it trains": "on_log",
-    "A longer run": "on_log",
-}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("title", PIECES)
 def test_a_recipe_runs(title, tmp_path, monkeypatch):
-    if title in LATER and LATER[title] not in inspect.signature(train).parameters:
-        pytest.skip(f"train takes no {LATER[title]} yet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
     Path("book.txt").write_text("the thin thing thinks that this is the thing. " * 40)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -469,3 +470,41 @@ def test_one_process_sums_and_gathers_nothing():
     tensor = torch.ones(2)
     assert SINGLE_PROCESS.sum(tensor) is tensor and SINGLE_PROCESS.any(True) is True
     assert SINGLE_PROCESS.gather("x") == ["x"] and SINGLE_PROCESS.of_first("x") == "x"
+
+
+# ---- the end of the program -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("looks", "needed"),
+    [
+        ([["a sleeps, 7"], ["a sleeps, 7"]], 2),
+        ([["a (running)"], ["a (running)"], ["a sleeps, 7"], ["a sleeps, 7"]], 4),  # it waits for a CPU
+        ([["a sleeps, 7"], ["a sleeps, 8"], ["a sleeps, 8"]], 3),  # it waited for the GIL, and got it
+        ([[], []], 2),
+    ],
+    ids=["idle", "waits for a CPU", "waits for the GIL", "a system without /proc"],
+)
+def test_the_program_ends_when_gloo_s_threads_have_nothing_to_do(monkeypatch, looks, needed):
+    left = iter([*looks, ["a (running)"]])
+    monkeypatch.setattr(rendezvous, "_gloo_threads", lambda: next(left))
+    rendezvous._drain()
+    assert len(list(left)) == len(looks) + 1 - needed
+
+
+def test_the_program_ends_though_a_thread_of_gloo_never_rests(monkeypatch):
+    monkeypatch.setattr(rendezvous, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(rendezvous, "_gloo_threads", lambda: ["a (running)"])
+    rendezvous._drain()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_gloo_s_threads_are_found():
+    assert rendezvous._gloo_threads() == []
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        while len(found := rendezvous._gloo_threads()) < 2:  # each gives itself its name when it first runs
+            time.sleep(0.01)
+        assert all("State:" in thread and "_ctxt_switches:" in thread for thread in found)
+    finally:
+        dist.destroy_process_group()

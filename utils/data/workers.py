@@ -1,7 +1,9 @@
 """Worker processes that fetch batches: torch's DataLoader, and errors that name the example."""
 
+import errno
 import math
 import os
+import resource
 import signal
 import threading
 import time
@@ -18,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 FAILED = "could not fetch example"  # so begins the error of a worker; the example and the cause follow
 HEARTBEAT = 1.0  # seconds between two looks at whether all workers live, while a batch is awaited
 EXIT_TIMEOUT = 5.0  # seconds to wait for a worker's exit code after its connection broke
+SPARE_FILES = 16  # that starting and ending workers takes for a moment
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -29,6 +32,7 @@ def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> I
 
     Raises RuntimeError, naming the example, if it cannot be fetched, its worker ends, or `timeout` seconds pass (0: never).
     """
+    _require_files(len(fetch.at_work), options.get("prefetch_factor", 2))
     processes: list[BaseProcess] = []
     loader = DataLoader(
         fetch,
@@ -62,6 +66,28 @@ def from_workers(fetch: Dataset, keys: Iterable, timeout: float, **options) -> I
             _on_sigchld(handler)
 
 
+def _require_files(workers: int, prefetch: int) -> None:
+    """Raises RuntimeError if this process may not open the files that workers take: four for each one's pipes, and for each
+    batch that it loads ahead two, for x and y. Torch finds out in the middle, and leaves half of the workers behind.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = SPARE_FILES + workers * (4 + 2 * prefetch)
+    try:
+        used = len(os.listdir("/dev/fd"))
+    except OSError as error:
+        used = limit if error.errno == errno.EMFILE else 0  # 0: a system that does not tell
+    if limit != resource.RLIM_INFINITY and limit - used < needed:
+        raise _too_few_files(workers)
+
+
+def _too_few_files(workers: int) -> RuntimeError:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return RuntimeError(
+        f"this process may have {limit} files open, too few for {workers} workers and their batches: raise the limit "
+        f"(ulimit -n {max(1024, 4 * limit)}), or use fewer workers"
+    )
+
+
 def _started(loader: DataLoader) -> Iterator:
     """Its iterator. What stops a run is blocked meanwhile: a worker gets it only once it ignores it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -89,7 +115,7 @@ def _explained(error: Exception, processes: list, at_work: Sequence[int], arrive
     if FAILED in text:  # last in the worker's traceback
         return RuntimeError(FAILED + text.rpartition(FAILED)[2].rstrip())
     if "Too many open files" in text:
-        return RuntimeError(f"too many open files for {workers} workers: raise the limit (ulimit -n), or use fewer")
+        return _too_few_files(workers)
     places = [f"at example {example}" if example >= 0 else "before its first example" for example in at_work]
     if isinstance(error, TimeoutError):
         late = places[arrived % workers]  # they take turns

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,7 @@ JOIN_SECONDS = 30.0  # how long ranks wait for each other at the start
 WAIT_SECONDS = 600.0  # how long a rank waits in a collective for one that is alive
 HEARTBEAT_SECONDS = 1.0  # between two heartbeats
 LOST_SECONDS = 5.0  # without a heartbeat, while the observing rank writes its own: the other rank is lost
-DRAIN_SECONDS = 0.1  # between the end of the program and that of the interpreter, for gloo's threads to free tensors
+DRAIN_SECONDS = 60.0  # at the end of the program: the longest wait until gloo's threads have freed their last tensors
 READ_SECONDS = 3.0  # how long a failed rank 0 keeps the store open, so that the others can read its error
 
 _blocks = itertools.count()  # numbers the `joined` blocks of this process: a script may train more than once
@@ -63,11 +64,10 @@ def _join(rank: int, world: int, host: str, port: int) -> dist.Store:
     """Make the group of all ranks, and return the store where they met. Both are kept to the end of the process.
 
     A group must not be destroyed earlier: gloo's destructor waits for its threads while it holds the GIL, and a thread
-    that frees a tensor waits for the GIL. And a thread that frees one while the interpreter ends aborts the process
-    (github.com/pytorch/pytorch/pull/179291), so its threads get a moment to finish before that.
+    that frees a tensor waits for the GIL.
     """
     store = _meet(rank, world, host, port)
-    atexit.register(time.sleep, DRAIN_SECONDS)
+    atexit.register(_drain)
     if not dist.is_initialized():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo",
@@ -77,6 +77,37 @@ def _join(rank: int, world: int, host: str, port: int) -> dist.Store:
             timeout=timedelta(seconds=WAIT_SECONDS),
         )
     return store
+
+
+def _drain() -> None:
+    """Wait until gloo's threads have nothing to do; the interpreter ends after this.
+
+    A collective is over for its caller before gloo's thread has let go of the tensors. To free one it needs the GIL, and a
+    thread that asks for the GIL while the interpreter ends is ended too: in the middle of a C++ destructor, which aborts
+    the process ("terminate called without an active exception", github.com/pytorch/pytorch/issues/190489).
+    """
+    deadline = time.monotonic() + DRAIN_SECONDS
+    before = None
+    while time.monotonic() < deadline:
+        time.sleep(0.05)  # without the GIL
+        now = _gloo_threads()
+        if now == before and not any("(running)" in thread for thread in now):
+            return
+        before = now
+
+
+def _gloo_threads() -> list[str]:
+    """Of each of gloo's threads: whether it runs or waits for a CPU, and how often it has begun or ceased to run.
+
+    Empty on a system without Linux's /proc.
+    """
+    found = []
+    for task in Path("/proc/self/task").glob("*"):
+        with suppress(OSError):  # it has ended meanwhile
+            lines = (task / "status").read_text().splitlines()
+            if lines[0].endswith("pt_gloo_runloop"):
+                found.append("\n".join(line for line in lines if line.startswith(("State:", "Pid:")) or "ctxt" in line))
+    return found
 
 
 def _meet(rank: int, world: int, host: str, port: int) -> dist.Store:
@@ -172,7 +203,7 @@ class _Heartbeat:
 
     def __exit__(self, *error) -> None:
         self.stopped.set()
-        self.thread.join(HEARTBEAT_SECONDS)
+        self.thread.join(JOIN_SECONDS)  # it must not outlive the interpreter; a busy store may answer late
 
     def _beat(self) -> None:
         with suppress(RuntimeError):  # the store has closed: no rank can read this any more

@@ -242,3 +242,23 @@ def step_prices(microseconds: dict[str, float]) -> Figure:
     axes.set(xlabel="CPU time per step, µs", xlim=(0, 1.3 * max(microseconds.values())))
     axes.invert_yaxis()
     return fig
+
+
+def run_curves(records: list[dict], title: str) -> Figure:
+    """The log of a run by step: training and validation loss, learning rate, norm of the gradient before clipping."""
+    fig, (losses, *others) = new_figure(10.0, 2.9, ncols=3)
+    losses.plot(*_logged(records, "loss"), ".-", color=BLUE, markersize=3, linewidth=1, label="training")
+    losses.plot(*_logged(records, "val_loss"), "o-", color=RED, markersize=5, linewidth=1, label="validation")
+    losses.set(xlabel="step", ylabel="nats per target", title=title)
+    losses.legend(fontsize=8)
+    for axes, key, name in zip(others, ("lr", "grad_norm"), ("learning rate", "norm of the gradient"), strict=True):
+        axes.plot(*_logged(records, key), ".-", color=BLACK, markersize=3, linewidth=1)
+        axes.set(xlabel="step", title=name)
+        axes.set_ylim(bottom=0)
+    return fig
+
+
+def _logged(records: list[dict], key: str) -> tuple[list[int], list[float]]:
+    """The steps and the values of the records that have a value under `key`."""
+    found = [(record["step"], record[key]) for record in records if record.get(key) is not None]
+    return [step for step, _ in found], [value for _, value in found]

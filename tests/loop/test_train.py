@@ -242,7 +242,10 @@ def test_a_batch_without_targets_moves_nothing_and_poisons_nothing(capsys):
     result = trained(model, data, steps=3, batch_size=8)
     assert torch.equal(weights(model), weights(net()))
     assert result.history[-1]["loss"] is None and result.skipped == 0
-    assert "step 3: not one target since the last record" in capsys.readouterr().out
+    assert "step 3: not one target so far" in capsys.readouterr().out
+    data.y[3] = 0
+    trained(model, data, steps=8, batch_size=1, log_every=1)
+    assert "not one target" not in capsys.readouterr().out
 
 
 # ---- clip, schedule, average, optimizer -----------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Monitor:
             unit="step",
         )
         self.before = self.state.train_loss.over(self.state.ranks).sums[1]  # targets counted before a resume
+        self.first_epoch, self.counted = self.order.epoch(self.state.step), 0
         self.tick = self.window = time.perf_counter()
         return self
 
@@ -85,10 +86,10 @@ class Monitor:
         self.bar.update(state.step - self.bar.n)
         state.skipped_steps = []
         self.bar.set_postfix(loss=record["loss"], refresh=False)
-        if not targets and not state.guard.streak and state.ranks.first:
-            print(
-                f"step {state.step}: not one target since the last record; all of them are {IGNORE}, which count nowhere"
-            )
+        self.counted += targets
+        over = self.order.epoch(state.step) > self.first_epoch  # an epoch since this process began
+        if over and state.ranks.first and not (self.counted or state.guard.streak):
+            print(f"step {state.step}: not one target so far; all of them are {IGNORE}, which count nowhere")
         require_finite_training_loss(state, record["loss"])
         if self.on_log:
             with self.paused():

@@ -203,6 +203,7 @@ def evaluate(
     """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
 
     workers: processes that load the batches; a wait of more than worker_timeout seconds is an error (0: no limit).
+    loss, collate: as for train.
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = collated(data, collate, "data")

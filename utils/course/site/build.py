@@ -14,7 +14,7 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import SHEET, Lecture, label_of, read
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search
-from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
+from utils.course.site.lecture import CLASSES, MARKS, anchor_of, render, verdict_line
 from utils.figures.numbers import duration
 
 LABS, START = ROOT / "labs", ROOT / "notebooks" / "start_here.ipynb"

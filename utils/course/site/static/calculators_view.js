@@ -137,7 +137,7 @@
     legend(names, colours, top) {
       let x = 0, y = top;
       names.forEach((name, place) => {
-        const wide = 26 + 7.2 * name.length;
+        const wide = 32 + 7.4 * name.length;
         if (x + wide > this.width) [x, y] = [0, y + 20];
         this.bar(x, y, 12, 12, colours[place], { class: "outlined" });
         this.text(x + 17, y + 11, name);
@@ -151,7 +151,7 @@
   // rows: [label, {part: number}, what stands at its end]; of: each row as a share of itself, or of the longest.
   function stackedBars(width, rows, colours, { chosen, limit, limitLabel, shares } = {}) {
     const names = Object.keys(rows[0][1]), left = 106, right = Math.min(110, width / 4), high = 24, top = limit ? 24 : 6;
-    const legendRows = Math.ceil(names.reduce((all, name) => all + 26 + 7.2 * name.length, 0) / (width - 40));
+    const legendRows = Math.ceil(names.reduce((all, name) => all + 32 + 7.4 * name.length, 0) / (width - 40));
     const picture = new Picture(width, top + rows.length * high + 16 + 20 * legendRows);
     const longest = Math.max(limit ?? 0, ...rows.map(([, parts]) => total(parts))), room = width - left - right;
     if (limit) {
@@ -193,11 +193,11 @@
     picture.text(width - 12, floor + 34, across, "end");
     picture.text(2, 13, up);
     for (const [line, kind] of lines) picture.line(line.map(([x, y]) => [atX(x), atY(y)]), kind);
-    for (const [x, y, label, kind] of points) {
-      const inRight = atX(x) > width / 2;
-      picture.add("circle", { cx: atX(x), cy: atY(y), r: 5.5, class: kind });
-      picture.text(atX(x) + (inRight ? -10 : 10), atY(y) + (kind === "yours" ? 20 : -9), label, inRight ? "end" : "start", "plate");
+    for (const [x, y, label, kind] of points) { // yours to the left and below, others to the right and above: they seldom meet
+      const left = kind === "yours" ? atX(x) > 9 * label.length : atX(x) > width - 9 * label.length;
+      picture.text(atX(x) + (left ? -10 : 10), atY(y) + (kind === "yours" ? 20 : -9), label, left ? "end" : "start", "plate");
     }
+    for (const [x, y, , kind] of points) picture.add("circle", { cx: atX(x), cy: atY(y), r: 5.5, class: kind });
     return picture.svg;
   }
 
@@ -231,7 +231,7 @@
       const rowShape = view.slice(0, -1), rows = Math.min(rowShape.reduce((all, each) => all * each, 1), 6);
       const colours = DATA.colours.memory.filter((_, place) => place), picture = new Picture(width, (rows + 1) * size + 66);
       const reader = new Map();
-      picture.text(0, 13, "the view: which stored element each place reads");
+      picture.text(0, 13, "what each place of the view reads");
       for (let row = 0; row < rows; row++) {
         let rest = row, start = offset;
         for (let axis = rowShape.length - 1; axis >= 0; axis--) { start += (rest % rowShape[axis]) * stride[axis]; rest = Math.floor(rest / rowShape[axis]); }
@@ -243,7 +243,7 @@
         if ((view.at(-1) ?? 1) > columns) picture.text(columns * size + 4, 40 + row * size, "…");
       }
       const top = 22 + rows * size + 24;
-      picture.text(0, top - 8, `the storage: its first ${Math.min(places, stored)} elements, grey where none of the above reads`);
+      picture.text(0, top - 8, "the storage, grey where not read above");
       for (let place = 0; place < Math.min(places, stored); place++) square(place, top, place, reader.has(place) ? colours[reader.get(place)] : "#9aa5b1");
       function square(column, y, place, colour) {
         picture.bar(column * size, y, size - 2, size - 2, colour);
@@ -271,8 +271,8 @@
       const roof = ([name, peak]) => [[[left, left * bandwidth], [peak / bandwidth, peak], [right, peak]], name === precision ? "best" : "other"];
       const roofLines = [...roofs.filter(([name]) => name !== precision), ...roofs.filter(([name]) => name === precision)].map(roof);
       return logPlot(width, {
-        x: [left, right], y: [low, high], across: "FLOPs for each byte moved", up: `FLOP/s; the thick roof is ${precision}'s, the pale ones the other precisions'`,
-        lines: roofLines, points: [[intensity, attainable, `${general(intensity, 4)} FLOPs per byte`, "yours"]],
+        x: [left, right], y: [low, high], across: "FLOPs for each byte moved", up: `FLOP/s (thick: ${precision}, thin: the others)`,
+        lines: roofLines, points: [[intensity, attainable, "this product", "yours"]],
       });
     },
 
@@ -289,7 +289,7 @@
       const within = (curve, back) => [Math.max(x[0], Math.min(...y.map(back))), Math.min(x[1], Math.max(...y.map(back)))].map((n) => [n, curve(n)]);
       const name = (word, [n, d]) => `${word}: ${shortCount(n)} × ${shortCount(d)}`;
       return logPlot(width, {
-        x, y, across: "parameters", up: `tokens; solid: this budget, dotted: ${general(ratio, 4)} tokens a parameter`,
+        x, y, across: "parameters", up: `tokens (dotted: ${general(ratio, 4)} a parameter)`,
         lines: [[within((n) => flops / 6 / n, (d) => flops / 6 / d), "best"], [within((n) => ratio * n, (d) => d / ratio), "rule"]],
         points: [[...DATA.gpt3, "GPT-3", "known"], [...best, name("best", best), "best"], [...yours, name("yours", yours), "yours"]],
       });

@@ -202,7 +202,8 @@
     const targets = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
     let marked = null;
     const mark = () => {
-      const passed = targets.filter((target) => target && target.getBoundingClientRect().top < innerHeight / 4);
+      const line = innerHeight + scrollY > root.scrollHeight - 10 ? innerHeight : innerHeight / 4; // at the end, all of it is read
+      const passed = targets.filter((target) => target && target.getBoundingClientRect().top < line);
       const link = links[targets.indexOf(passed.at(-1))];
       if (link === marked) return;
       marked?.removeAttribute("aria-current");

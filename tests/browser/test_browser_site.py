@@ -110,7 +110,9 @@ def test_search_folds_what_people_do_not_type(on_disk, page):
     page.goto(f"{on_disk}/index.html")
     found = {}
     for words in ("warmup", "warm-up", "ZeRO", "2^24", "2²⁴"):
-        found[words] = page.evaluate("words => courseSearch(words).then(found => found.map(each => each.address))", words)
+        found[words] = page.evaluate(
+            "words => courseSearch(words).then(found => found.map(each => each.address))", words
+        )
     assert found["warmup"] == found["warm-up"] and found["2^24"] == found["2²⁴"]
     written = page.evaluate("courseSearch('ZeRO').then(found => found.map(each => each.words + each.title))")
     assert all("ZeRO" in words for words in written[:4])
@@ -150,7 +152,9 @@ def test_code_fits_its_column_and_paper(on_disk, page, name):
 
 
 def test_cut_code_is_noticed(page):
-    page.set_content("<!doctype html><pre style='width: 99px; overflow: auto'>a long line of code, and more of it</pre>")
+    page.set_content(
+        "<!doctype html><pre style='width: 99px; overflow: auto'>a long line of code, and more of it</pre>"
+    )
     assert len(cut(page, "pre")) == 1
 
 
@@ -159,7 +163,7 @@ def test_what_scrolls_can_be_reached_by_keyboard(on_disk, page):
     page.goto(f"{on_disk}/07_memory_to_the_byte.html")
     scrolls = page.locator("pre[tabindex='0'], .wide[tabindex='0']")
     assert scrolls.count() > 5
-    first = scrolls.first
+    first = scrolls.filter(visible=True).first
     assert "scrolls sideways" in first.get_attribute("aria-label")
     first.focus()
     page.keyboard.press("ArrowRight")
@@ -193,7 +197,7 @@ def test_on_a_phone_there_is_a_menu_and_a_way_to_the_search(on_disk, page):
     assert page.evaluate("() => document.activeElement.id") == "find"
     page.goto(f"{on_disk}/ledger.html")
     tab = page.locator(".bar nav [aria-current]").bounding_box()
-    assert 0 <= tab["x"] and tab["x"] + tab["width"] <= NARROW["width"]
+    assert tab["x"] >= 0 and tab["x"] + tab["width"] <= NARROW["width"]
 
 
 def test_a_claim_can_be_copied_with_its_address(address, new_page):
@@ -205,7 +209,7 @@ def test_a_claim_can_be_copied_with_its_address(address, new_page):
     claim.locator("button.copy").click()
     claim.get_by_text("copied").wait_for()
     text = page.evaluate("() => navigator.clipboard.readText()")
-    assert text.startswith("Claim 7.3.") and text.endswith("07_memory_to_the_byte.html#claim-7-3)")
+    assert " 7.3. " in text[:20] and text.endswith("07_memory_to_the_byte.html#claim-7-3)")
 
 
 @pytest.mark.parametrize("what", BROKEN)

@@ -54,9 +54,9 @@
       if (!found) return null;
       let points = KINDS[record.kind] - (record.lab ? 25 : 0) + (record.all.includes(phrase) ? 20 : 0);
       whole.forEach((word) => { points += word.test(record.all) ? 20 : 0; });
-      for (const word of words) points += record.head.includes(word) ? 20 : 0;
+      for (const word of words) points += record.kind !== "heading" && record.head.includes(word) ? 20 : 0; // a claim's number
       for (const word of written) points += `${record.title} ${record.words}`.includes(word) ? 30 : 0;
-      return [found, points + (record.head.split(" ").includes(phrase) ? 60 : 0)];
+      return [found, points + (record.kind !== "heading" && record.head.split(" ").includes(phrase) ? 60 : 0)];
     };
     const scored = records.map((record) => [score(record), record]).filter(([points]) => points);
     const most = Math.max(...scored.map(([[found]]) => found));

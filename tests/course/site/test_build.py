@@ -389,6 +389,15 @@ def seventh(claim: str) -> list[dict]:
     return [markdown("claim-7-1", claim), code("proof-7-1", "assert 1")]
 
 
+def test_pictures_are_stored_with_short_numbers(tmp_path):
+    picture = '<svg xmlns="http://www.w3.org/2000/svg"><path d="M 1.23456 -0.999999 L 20.5 3"/><text>0.001</text></svg>'
+    cells = [*SECOND, code("picture-2-1", "draw()", [shown(**{"image_svg+xml": picture})])]
+    keep(tmp_path, [write(tmp_path / "02_second.ipynb", cells)])
+    site.build(tmp_path)
+    (found,) = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "site" / "02_second.html").read_text())
+    assert '"M 1.23 -1.00 L 20.5 3"/><text>0.001<' in base64.b64decode(found).decode()
+
+
 def test_the_index_says_what_each_lecture_answers_and_what_it_came_to(made):
     text = prose.plain((made / "index.html").read_text())
     assert "01 The first What is 2 < 3? 3 claims: ✓ 1 ○ 1 ✗ 1 1 broken cell verified on CPU: 1" in text

@@ -17,6 +17,7 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
 from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
 from utils.course.site import prose
+from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", CELL)  # cells that say nothing about the subject: folded
@@ -91,6 +92,7 @@ class Exporter(TemplateExporter):
             template_file="index.html.j2",
             extra_template_basedirs=[str(TEMPLATES)],
         )
+        self.register_filter("short_numbers", short_numbers)
         self.register_filter("highlight_code", Highlight2HTML(pygments_lexer="python", parent=self))
 
 

@@ -31,7 +31,7 @@ except ImportError:  # the tests are still collected, and left out by `make test
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "browser"
-WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PAPER = {"width": 718, "height": 1047}  # of A4 between margins of a centimetre, in px
 PAGE = 60_000  # ms for a page, a dialog, a saved file; slow machines are slow, a condition that never comes is an error
 LECTURE = 1_800_000  # ms for Run All: a minute and a half where nothing else runs

@@ -1,10 +1,11 @@
 """The site, as `make site` left it in build/site/: wide and narrow, light and dark, from a server and from the disk."""
 
 import pytest
-from browsing import NARROW, PAPER, ROOT, WIDE, cut, faint, kept_out, leaves, served, too_wide
+from browsing import NARROW, PAPER, ROOT, cut, faint, kept_out, leaves, served, too_wide
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SITE = ROOT / "build" / "site"
+WIDE = {"width": 1400, "height": 900}
 PAGES = [
     *("index", "folklore", "cheat_sheet", "calculators", "ledger"),
     *("07_memory_to_the_byte", "09_the_training_loop_by_hand", "lab_04_micrograd_and_numpy"),
@@ -171,6 +172,7 @@ def test_what_scrolls_can_be_reached_by_keyboard(on_disk, page):
 
 
 def test_the_side_bar_follows_the_reader(on_disk, page):
+    page.set_viewport_size(WIDE)
     page.goto(f"{on_disk}/07_memory_to_the_byte.html")
     marked = page.locator(".contents .headings a[aria-current]")
     headings = page.locator("main h2").all()

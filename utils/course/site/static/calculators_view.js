@@ -174,9 +174,10 @@
     return picture.svg;
   }
 
-  // A plot with two logarithmic axes; lines: [[[x, y], …], class]; points: [x, y, label, class].
+  // A plot with two logarithmic axes; lines: [[[x, y], …], class]; points: [x, y, label, class], named below it, since
+  // beside two points that meet their names would meet too.
   function logPlot(width, { x: [left, right], y: [low, high], lines, points, across, up }) {
-    const picture = new Picture(width, 300), edge = 46, floor = 258;
+    const picture = new Picture(width, 302 + 20 * points.length), edge = 46, floor = 258;
     const atX = logarithmic(left, right, edge, width - 12), atY = logarithmic(low, high, floor, 24);
     const ticks = (from, to, most) => {
       const first = Math.ceil(Math.log10(from)), last = Math.floor(Math.log10(to)), every = Math.ceil((last - first + 1) / most) || 1;
@@ -193,11 +194,11 @@
     picture.text(width - 12, floor + 34, across, "end");
     picture.text(2, 13, up);
     for (const [line, kind] of lines) picture.line(line.map(([x, y]) => [atX(x), atY(y)]), kind);
-    for (const [x, y, label, kind] of points) { // yours to the left and below, others to the right and above: they seldom meet
-      const left = kind === "yours" ? atX(x) > 9 * label.length : atX(x) > width - 9 * label.length;
-      picture.text(atX(x) + (left ? -10 : 10), atY(y) + (kind === "yours" ? 20 : -9), label, left ? "end" : "start", "plate");
-    }
-    for (const [x, y, , kind] of points) picture.add("circle", { cx: atX(x), cy: atY(y), r: 5.5, class: kind });
+    points.forEach(([x, y, label, kind], place) => {
+      picture.add("circle", { cx: atX(x), cy: atY(y), r: 5.5, class: kind });
+      picture.add("circle", { cx: edge, cy: 308 + 20 * place, r: 5.5, class: kind });
+      picture.text(edge + 12, 312 + 20 * place, label);
+    });
     return picture.svg;
   }
 
@@ -272,7 +273,7 @@
       const roofLines = [...roofs.filter(([name]) => name !== precision), ...roofs.filter(([name]) => name === precision)].map(roof);
       return logPlot(width, {
         x: [left, right], y: [low, high], across: "FLOPs for each byte moved", up: `FLOP/s (thick: ${precision}, thin: the others)`,
-        lines: roofLines, points: [[intensity, attainable, "this product", "yours"]],
+        lines: roofLines, points: [[intensity, attainable, `this product: ${general(intensity, 4)} FLOPs for each byte`, "yours"]],
       });
     },
 

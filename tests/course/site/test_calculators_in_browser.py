@@ -56,7 +56,7 @@ def settings_of(control, inputs: dict) -> list:
             slider = ScaleControl(control, inputs[control.name])
             last = slider._place_of(control.base**control.high)
             places = range(0, last + 1, max(1, last // 8))
-            return [calculators.written(slider._there(place)) for place in places] + list(NONSENSE)
+            return [calculators.written(slider._there(place)) for place in places] + ["1e18", *NONSENSE]
         case Typed(name="shape"):
             return list(SHAPES + NONSENSE)
         case Typed(name="typed"):

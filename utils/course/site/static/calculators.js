@@ -145,9 +145,9 @@
   function parameterParts(shape) {
     const { layers, width, heads, kv_heads, ffn, vocabulary, context } = shape;
     if (width % heads) {
-      const below = Math.floor(width / heads) * heads;
-      const widths = either([below, below + heads].filter(Boolean));
-      refuse(`width=${width} does not split into heads=${heads}: choose width ${widths}, or heads ${either(divisorsAround(width, heads))}`);
+      const below = BigInt(width) / BigInt(heads) * BigInt(heads); // exact also where doubles have gaps
+      const widths = either([below, below + BigInt(heads)].filter(Boolean));
+      refuse(`width=${BigInt(width)} does not split into heads=${heads}: choose width ${widths}, or heads ${either(divisorsAround(width, heads))}`);
     }
     if (heads % kv_heads) {
       refuse(`heads=${heads} do not share kv_heads=${kv_heads} evenly: choose kv_heads ${either(divisorsAround(heads, kv_heads))}`);

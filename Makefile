@@ -8,13 +8,16 @@ LOOK := $(CURDIR)/utils/course/jupyter/custom
 # Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
 TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
 
-.PHONY: run site test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
+.PHONY: run site publish test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
 
 site: $(READY)           ## the course as pages, build/site/index.html; runs it first where it has changed
 	$(BIN)/python -m utils.course site
+
+publish: site            ## build/publish/: pages and students' archive for any static host; REPO=owner/name for Colab
+	$(BIN)/python -m utils.course publish $(if $(REPO),--repo "$(REPO)")
 
 test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; under 15 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly" --ignore=notebooks/deeper

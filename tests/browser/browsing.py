@@ -32,6 +32,7 @@ except ImportError:  # the tests are still collected, and left out by `make test
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "browser"
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+PAPER = {"width": 718, "height": 1047}  # of A4 between margins of a centimetre, in px
 PAGE = 60_000  # ms for a page, a dialog, a saved file; slow machines are slow, a condition that never comes is an error
 LECTURE = 1_800_000  # ms for Run All: a minute and a half where nothing else runs
 HERE = ("127.0.0.1", "localhost")
@@ -151,6 +152,24 @@ def faint(page, least: float = 4.5) -> list[str]:
             return found;
         }""",
         least,
+    )
+
+
+def kept_out(page) -> list[str]:
+    """What axe-core finds on the page that keeps people out: its findings of serious and critical impact."""
+    from axe_playwright_python.sync_playwright import Axe  # installed with the browser's driver
+
+    found = Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {node['html'][:120]}" for each in serious for node in each["nodes"]]
+
+
+def cut(page, what: str) -> list[str]:
+    """What matches the selector and is wider than its place, so that it has to be scrolled, or paper does not show it."""
+    return page.evaluate(
+        """what => [...document.querySelectorAll(what)].filter(e => e.scrollWidth > e.clientWidth + 1)
+            .map(e => `${e.scrollWidth} px in ${e.clientWidth}: ${e.textContent.trim().slice(0, 60)}`)""",
+        what,
     )
 
 

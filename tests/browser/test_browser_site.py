@@ -1,10 +1,11 @@
 """The site, as `make site` left it in build/site/: wide and narrow, light and dark, from a server and from the disk."""
 
 import pytest
-from browsing import NARROW, ROOT, WIDE, faint, leaves, served, too_wide
+from browsing import NARROW, PAPER, ROOT, cut, faint, kept_out, leaves, served, too_wide
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SITE = ROOT / "build" / "site"
+WIDE = {"width": 1400, "height": 900}
 PAGES = [
     *("index", "folklore", "cheat_sheet", "calculators", "ledger"),
     *("07_memory_to_the_byte", "09_the_training_loop_by_hand", "lab_04_micrograd_and_numpy"),
@@ -94,6 +95,124 @@ def test_search_finds_words_of_a_claim_and_says_when_there_is_none(address, page
     page.locator("#find").fill("zyzzyva")
     page.get_by_text("Nothing found").wait_for()
     assert page.watch.problems == []
+
+
+@pytest.mark.parametrize("words", ["stride", "warmup", "warm-up", "bf16 vs fp16", "ZeRO", "autograd", "zero_grad"])
+def test_search_finds_claims_before_all_else(on_disk, page, words):
+    page.goto(f"{on_disk}/index.html")
+    page.locator("#find").fill(words)
+    page.locator("#found a").first.wait_for()
+    names = page.locator("#found a > b").all_inner_texts()
+    assert names[0].split()[0] in ("Claim", "Folklore", "Misconception"), names[:3]
+    assert page.locator("#found a").first.locator("mark").count() > 0
+
+
+def test_search_folds_what_people_do_not_type(on_disk, page):
+    page.goto(f"{on_disk}/index.html")
+    found = {}
+    for words in ("warmup", "warm-up", "ZeRO", "2^24", "2²⁴"):
+        found[words] = page.evaluate(
+            "words => courseSearch(words).then(found => found.map(each => each.address))", words
+        )
+    assert found["warmup"] == found["warm-up"] and found["2^24"] == found["2²⁴"]
+    written = page.evaluate("courseSearch('ZeRO').then(found => found.map(each => each.words + each.title))")
+    assert all("ZeRO" in words for words in written[:4])
+
+
+@pytest.fixture(scope="module")
+def on_disk():
+    return SITE.as_uri()
+
+
+@pytest.mark.parametrize("name", [*PAGES, "start_here"])
+def test_nobody_is_kept_out(on_disk, page, name):
+    page.goto(f"{on_disk}/{name}.html")
+    found = {}
+    for dark, size in ((False, WIDE), (True, NARROW)):
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.set_viewport_size(size)
+        found[f"{dark=} at {size['width']}"] = kept_out(page)
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+def test_who_is_kept_out_is_noticed(page):
+    page.set_content("<!doctype html><html lang='en'><title>x</title><main><img src='data:,'><input></main>")
+    assert {each.split(":")[0] for each in kept_out(page)} == {"image-alt", "label"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_code_fits_its_column_and_paper(on_disk, page, name):
+    page.goto(f"{on_disk}/{name}.html")
+    page.set_viewport_size(WIDE)
+    assert cut(page, ".source pre") == []
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size(PAPER)
+    assert brightness(page) > 200, "paper is white"
+    assert page.locator("header, aside, footer, button").filter(visible=True).count() == 0
+    assert cut(page, "pre") == [] and too_wide(page) == []
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_cut_code_is_noticed(page):
+    page.set_content(
+        "<!doctype html><pre style='width: 99px; overflow: auto'>a long line of code, and more of it</pre>"
+    )
+    assert len(cut(page, "pre")) == 1
+
+
+def test_what_scrolls_can_be_reached_by_keyboard(on_disk, page):
+    page.set_viewport_size(NARROW)
+    page.goto(f"{on_disk}/07_memory_to_the_byte.html")
+    scrolls = page.locator("pre[tabindex='0'], .wide[tabindex='0']")
+    assert scrolls.count() > 5
+    first = scrolls.filter(visible=True).first
+    assert "scrolls sideways" in first.get_attribute("aria-label")
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.activeElement.scrollLeft > 0")
+
+
+def test_the_side_bar_follows_the_reader(on_disk, page):
+    page.set_viewport_size(WIDE)
+    page.goto(f"{on_disk}/07_memory_to_the_byte.html")
+    marked = page.locator(".contents .headings a[aria-current]")
+    headings = page.locator("main h2").all()
+    for heading in (headings[3], headings[-1], headings[1]):
+        heading.evaluate("heading => heading.scrollIntoView()")
+        words = heading.evaluate("heading => heading.firstChild.textContent")
+        marked.filter(has_text=words).wait_for()
+        assert marked.count() == 1
+        top = marked.bounding_box()["y"]
+        assert 0 < top < WIDE["height"], "the mark is in view"
+    assert [link.get_attribute("href") for link in page.locator(".walk a:visible").all()] == [
+        "06_optimizers_and_schedules.html", "08_mixed_precision.html",
+    ]  # fmt: skip
+
+
+def test_on_a_phone_there_is_a_menu_and_a_way_to_the_search(on_disk, page):
+    page.set_viewport_size(NARROW)
+    page.goto(f"{on_disk}/07_memory_to_the_byte.html#claim-7-3")
+    page.locator(".contents > summary").click()
+    page.locator(".contents a", has_text="What autograd keeps").click()
+    page.wait_for_url("**#*autograd*")
+    assert not page.locator(".contents > nav").is_visible()
+    page.locator(".to-search").click()
+    assert page.evaluate("() => document.activeElement.id") == "find"
+    page.goto(f"{on_disk}/ledger.html")
+    tab = page.locator(".bar nav [aria-current]").bounding_box()
+    assert tab["x"] >= 0 and tab["x"] + tab["width"] <= NARROW["width"]
+
+
+def test_a_claim_can_be_copied_with_its_address(address, new_page):
+    page = new_page()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{address}/07_memory_to_the_byte.html")
+    claim = page.locator("#claim-7-3")
+    claim.hover()
+    claim.locator("button.copy").click()
+    claim.get_by_text("copied").wait_for()
+    text = page.evaluate("() => navigator.clipboard.readText()")
+    assert " 7.3. " in text[:20] and text.endswith("07_memory_to_the_byte.html#claim-7-3)")
 
 
 @pytest.mark.parametrize("what", BROKEN)

@@ -12,6 +12,7 @@ from utils.course.notebooks.length import measure
 from utils.course.notebooks.notebook import notebooks_in, read, runs_with_lectures
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
+from utils.course.publish import publish
 from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
 from utils.course.rehearsal.rehearse import rehearse
@@ -53,6 +54,15 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="where `run` wrote, and where site/ is written (default build/)",
     )
     command.set_defaults(command=_site)
+
+    command = commands.add_parser("publish", help="the pages and the students' archive, for any static host")
+    command.add_argument(
+        "--repo", metavar="OWNER/NAME", help="where the archive's notebooks say Colab finds the course"
+    )
+    command.add_argument(
+        "--build", type=Path, default=ROOT / "build", help="where `run` wrote, and where publish/ goes (default build/)"
+    )
+    command.set_defaults(command=_publish)
 
     for name, function, what in (
         (
@@ -221,6 +231,17 @@ def _site(args: argparse.Namespace) -> int:
         print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
         return run(lectures, args.build, timeout=SHORT_TIMEOUT)
     print(f"open {build(args.build)}")
+    return 0
+
+
+def _publish(args: argparse.Namespace) -> int:
+    reason = stale(args.build, find([], lectures=True))
+    if reason:
+        raise ValueError(f"{reason}: call `make site` first")
+    published = publish(args.build, args.repo)
+    files = [path for path in published.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    print(f"{published}: {len(files)} files, {size:.1f} MB; give this folder to any static host")
     return 0
 
 

@@ -14,11 +14,15 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import SHEET, Lecture, label_of, read
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search
-from utils.course.site.lecture import CLASSES, MARKS, Body, anchor_of, render, verdict_line
+from utils.course.site.lecture import CLASSES, MARKS, anchor_of, render, verdict_line
 from utils.figures.numbers import duration
 
-LABS = ROOT / "labs"
+LABS, START = ROOT / "labs", ROOT / "notebooks" / "start_here.ipynb"
+HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of claim HOOKED
+HOOKED = "7.1"
 SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
+START_PAGE = "start_here.html"
+ASKED = re.compile(r"(\*\*The question[:.]\*\*|It answers:)\s*")
 BELIEFS = ("Folklore", "Misconception")
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
 # A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
@@ -75,16 +79,20 @@ class Shown:
 
     @property
     def title(self) -> str:
-        return re.sub(r"^(\d\d[a-z]?|Capstone)\s*·\s*", "", self.line["title"])
+        return _unnumbered(self.line["title"])
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of its code cells, to which a page can link."""
+        return {cell.id for cell in self.executed.code} if self.executed else set()
 
     @property
     def question(self) -> str:
         """The paragraph that states the lecture's question, as HTML."""
         text = self.executed.cells[0].source if self.executed else ""
         paragraphs = [each for each in text.split("\n\n") if not each.startswith(("#", "|"))]
-        asked = [each for each in paragraphs if each.startswith(("**The question:**", "It answers:"))]
-        words = (asked or paragraphs or [""])[0]
-        words = re.sub(r"^(\*\*The question:\*\*|It answers:)\s*", "", words)
+        words = next((each for each in paragraphs if ASKED.match(each)), (paragraphs or [""])[0])
+        words = ASKED.sub("", words)
         return prose.sentence(words[:1].upper() + words[1:])
 
 
@@ -98,7 +106,7 @@ def build(folder: Path, store: Path = STORE) -> Path:
     unfinished, site = folder / f"site.{os.getpid()}.tmp", folder / "site"
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        _write(run, unfinished)
+        write_pages(run, unfinished)
         shutil.rmtree(site, ignore_errors=True)
         unfinished.replace(site)
     finally:
@@ -147,71 +155,127 @@ def read_run(folder: Path, store: Path = STORE) -> Run:
     return Run(ledger["run"], tuple(shown))
 
 
-def _write(run: Run, folder: Path) -> None:
+def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
+    """Write every page into a new folder; `archive` is the address of the course as one file, for the index.
+
+    Raises ValueError for a page that is too large.
+    """
     frame.write_static(folder)
-    labs = _linked_labs(run)
-    links = {f"../labs/{path.name}": _lab_page(path) for path in labs}
-    links |= dict.fromkeys(("calculators.ipynb", "../notebooks/calculators.ipynb"), "calculators.html")
-    for each in run.shown:
-        name = f"{each.line['lecture']}.ipynb"
-        places = ("deeper/", "../notebooks/deeper/") if each.deeper else ("", "../", "../notebooks/")
-        links |= {f"{place}{name}": each.page for place in places if each.executed}
-    links |= {
-        f"../{address}": page for address, page in links.items() if address.startswith("../labs/")
-    }  # from deeper/
+    calculators.write_data(folder / calculators.SCRIPTS[0])
+    stored = [*_linked_start(run), *_linked_labs(run)]
+    links = _links(run, stored)
+    shared = {"menu": _menu(run, stored), "has_sheet": run.has_sheet, "run": run.header}
     texts = [
-        (each.page, each.line["title"], body.texts) for each, body in _write_lectures(run, folder, links)
-    ] + _write_labs(labs, folder, run, links)
-    facts = {"run": run.header, "has_sheet": run.has_sheet, "gpus": _gpus(run), "totals": _totals(run)}
-    frame.write(folder / "index.html", "index", {"lectures": _index(run), "labs": _lab_rows(labs), **facts})
+        *_write_lectures(run, folder, links, shared),
+        *(_write_stored(path, folder, run, links, shared) for path in stored),
+    ]
+    facts = {"gpus": _gpus(run), "totals": _totals(run), **shared}
+    index = {"rows": _index(run), "paths": _paths(stored, links), "archive": archive, **_hook(run, folder)}
+    frame.write(folder / "index.html", "index", index | facts)
     frame.write(folder / "folklore.html", "folklore", {"lectures": _folklore(run), **facts})
     frame.write(folder / "ledger.html", "ledger", {"lectures": _ledger(run), **facts})
-    frame.write(folder / "calculators.html", "calculators", {"calculators": calculators.of(_homes(run)), **facts})
+    shown = calculators.of(_homes(run))
+    frame.write(folder / "calculators.html", "calculators", {"calculators": shown, **facts})
     search.write(folder / "search.js", texts)
 
 
-def _write_lectures(run: Run, folder: Path, links: dict[str, str]):
-    executed = [each for each in run.shown if each.executed]
-    for before, each, after in zip([None, *executed], executed, [*executed[1:], None], strict=False):
-        body = render(each.executed, each.rows, run.where, links, each.seen)
-        anchors = {cell.id for cell in each.executed.code}
-        context = {
-            "lecture": each,
-            "body": body,
-            "anchors": anchors,
-            "before": before,
-            "after": after,
-            "run": run.header,
-            "has_sheet": run.has_sheet,
-        }
-        frame.write(folder / each.page, "lecture", context)
-        yield each, body
+def _links(run: Run, stored: list[Path]) -> dict[str, str]:
+    """The page of each notebook by the addresses that notebooks call it by, from whichever folder they do."""
+    links = dict.fromkeys(("calculators.ipynb", "../notebooks/calculators.ipynb"), "calculators.html")
+    for path in stored:
+        places = ("", "../", "../notebooks/") if path == START else ("../labs/", "../../labs/")
+        links |= {f"{place}{path.name}": _page_of(path) for place in places}
+    for each in run.shown:
+        places = ("deeper/", "../notebooks/deeper/") if each.deeper else ("", "../", "../notebooks/")
+        links |= {f"{place}{each.line['lecture']}.ipynb": each.page for place in places if each.executed}
+    return links
+
+
+def _menu(run: Run, stored: list[Path]) -> list[dict]:
+    """The lectures in order, for the side bar and the index: each with its labs and its second readings."""
+    entries = [_entry("", read(path).title, START_PAGE) for path in stored if path == START]
+    for each in run.shown:
+        if not each.deeper and each.line["lecture"] != SHEET:
+            labs = [path for path in stored if path != START and path.name.startswith(each.number)]
+            again = [other for other in run.shown if other.deeper and other.executed and other.number == each.number]
+            entry = _entry(each.number, each.title, each.page if each.executed else None)
+            entry["labs"] = [{"page": _page_of(lab), "title": _unnumbered(read(lab).title)} for lab in labs]
+            entry["deeper"] = [{"page": other.page, "title": other.title} for other in again]
+            entries.append(entry)
+    return entries
+
+
+def _entry(number: str, title: str, page: str | None) -> dict:
+    return {"number": number, "title": title, "page": page, "labs": [], "deeper": []}
+
+
+def _unnumbered(title: str) -> str:
+    return re.sub(r"^((Lab )?\d\d[a-z]?|Capstone)\s*·\s*", "", title)
+
+
+def _around(menu: list[dict], page: str) -> dict[str, dict | None]:
+    """The entries of the menu before and after a page; a lab comes after its lecture, a second reading too."""
+    menu = [entry for entry in menu if entry["page"]]
+    for place, entry in enumerate(menu):
+        after = menu[place + 1] if place + 1 < len(menu) else None
+        if page == entry["page"]:
+            return {"entry": entry, "before": menu[place - 1] if place else None, "after": after}
+        if page in [each["page"] for each in (*entry["labs"], *entry["deeper"])]:
+            return {"entry": entry, "before": entry, "after": after}
+    return {"entry": None, "before": None, "after": None}
+
+
+def _write_lectures(run: Run, folder: Path, links: dict[str, str], shared: dict):
+    """Write the pages of what was executed; gives what of each can be searched: its page, title and texts."""
+    for each in run.shown:
+        if each.executed:
+            body = render(each.executed, each.rows, run.where, links, each.seen)
+            context = {"lecture": each, "body": body}
+            frame.write(folder / each.page, "lecture", context | shared | _around(shared["menu"], each.page))
+            yield each.page, prose.plain(prose.sentence(each.line["title"])), body.texts
+
+
+def _write_stored(path: Path, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:
+    """Write the page of a notebook as it is stored, without outputs; returns what of it can be searched."""
+    book, page = read(path), _page_of(path)
+    body = render(book, {}, run.where, links, {})
+    context = {"title": book.title, "body": body, "file": f"{path.parent.name}/{path.name}", "is_lab": path != START}
+    frame.write(folder / page, "stored", context | shared | _around(shared["menu"], page))
+    return page, prose.plain(prose.sentence(book.title)), body.texts
 
 
 def _linked_labs(run: Run) -> list[Path]:
     """The stored labs that the shown lectures mention."""
-    sources = "".join(cell.source for each in run.shown if each.executed for cell in each.executed.cells)
-    names = sorted(set(re.findall(r"\]\(\.\./labs/([\w-]+\.ipynb)\)", sources)))
+    names = sorted(set(re.findall(r"\]\(\.\./labs/([\w-]+\.ipynb)\)", _sources(run))))
     return [LABS / name for name in names if (LABS / name).exists()]
 
 
-def _lab_page(path: Path) -> str:
-    return f"lab_{path.stem}.html"
+def _linked_start(run: Run) -> list[Path]:
+    """The notebook for newcomers, if the shown lectures mention it."""
+    return [START] if re.search(rf"\]\((\.\./)?{START.name}\)", _sources(run)) else []
 
 
-def _lab_rows(labs: list[Path]) -> list[dict]:
-    return [{"page": _lab_page(path), "title": read(path).title} for path in labs]
+def _sources(run: Run) -> str:
+    return "".join(cell.source for each in run.shown if each.executed for cell in each.executed.cells)
 
 
-def _write_labs(labs: list[Path], folder: Path, run: Run, links: dict[str, str]) -> list:
-    texts = []
-    for path in labs:
-        lab = read(path)
-        body: Body = render(lab, {}, run.where, links, {})
-        context = {"title": lab.title, "body": body, "file": path.name, "has_sheet": run.has_sheet}
-        frame.write(folder / _lab_page(path), "lab", context)
-        texts.append((_lab_page(path), lab.title, body.texts))
-    return texts
+def _page_of(path: Path) -> str:
+    return START_PAGE if path == START else f"lab_{path.stem}.html"
+
+
+def _paths(stored: list[Path], links: dict[str, str]) -> str:
+    """The ways through the lectures that the notebook for newcomers names, as HTML."""
+    cells = [cell for path in stored if path == START for cell in read(path).cells if cell.id == "paths"]
+    return "".join(prose.clean(prose.markdown(cell.source.partition("\n")[2]), links=links) for cell in cells)
+
+
+def _hook(run: Run, folder: Path) -> dict:
+    """The claim that the index begins with, and its picture; nothing where it is not among the shown."""
+    for each in run.shown:
+        if HOOKED in each.rows:
+            shutil.copy(HOOK, folder / HOOK.name)
+            return {"hook": _row(run, each, each.rows[HOOKED]), "picture": HOOK.name}
+    return {"hook": None, "picture": None}
 
 
 def _totals(run: Run) -> dict:
@@ -223,17 +287,17 @@ def _totals(run: Run) -> dict:
     }
 
 
-def _index(run: Run) -> list[dict]:
-    return [
-        {
+def _index(run: Run) -> dict[str, dict]:
+    """What the run made of each lecture, by its page."""
+    return {
+        each.page: {
             "shown": each,
             "verified_on": _verified_on(run, each),
             "duration": duration(each.line["seconds"], digits=2),
             "counts": {CLASSES[status]: each.line[status] for status in (VERIFIED, UNVERIFIED, FAILED)},
         }
         for each in run.shown
-        if each.line["lecture"] != SHEET
-    ]
+    }
 
 
 def _verified_on(run: Run, each: Shown) -> list[tuple[str, int]]:

@@ -1,29 +1,92 @@
-"""The calculators on a page: a page cannot run Python, so each calculator shows its named states."""
+"""The calculators on a page. In a browser static/calculators.js answers; this writes the facts that it computes with."""
 
-from dataclasses import dataclass
-from functools import cache
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from utils.course.site import prose
-from utils.napkin.calculators import CALCULATORS, answer_html, picture_html, states
+from utils import facts, napkin
+from utils.figures import numbers
+from utils.figures.memory import COLOURS
+from utils.figures.napkin import PARTS
+from utils.napkin import answers, formulas, papers, step_answers
+from utils.napkin.calculators import CALCULATORS, OWN, Spec
+
+SCRIPTS = "calculators_data.js", "calculators.js", "calculators_view.js"  # in the order in which a page loads them
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A calculator's named states: (name, the answer and its picture as HTML)."""
+    """A calculator and, for browsers without JavaScript, its named states: (name, the lines of its answer)."""
 
     name: str
     title: str
-    states: tuple[tuple[str, str], ...]
+    states: tuple[tuple[str, tuple[str, ...]], ...]
     place: str
     lecture: str
 
 
 def of(homes: dict[str, tuple[str, str]]) -> list[Shown]:
     """The calculators of the shown lectures, in their own order; homes: name → (address, lecture)."""
-    return [Shown(name, spec.title, _states(name), *homes[name]) for name, spec in CALCULATORS.items() if name in homes]
+    return [
+        Shown(
+            name,
+            spec.title,
+            tuple((named, spec.answer(**inputs).words) for named, inputs in spec.presets.items()),
+            *homes[name],
+        )
+        for name, spec in CALCULATORS.items()
+        if name in homes
+    ]
 
 
-@cache
-def _states(name: str) -> tuple[tuple[str, str], ...]:
-    shown = ((state.name, answer_html(state.words) + picture_html(state)) for state in states(name))
-    return tuple((name, prose.clean(html)) for name, html in shown)
+def write_data(path: Path) -> None:
+    """Write the script with every fact, name and limit that calculators.js needs."""
+    text = json.dumps(data(), ensure_ascii=False, separators=(",", ":"))
+    path.write_text(f"globalThis.COURSE_CALCULATORS = {text};\n", encoding="utf-8")
+
+
+def data() -> dict:
+    """All that the browser's calculators take from Python: nothing of it stands in their scripts."""
+    return {
+        "specs": {name: _spec(spec) for name, spec in CALCULATORS.items()},
+        "own": OWN,
+        "processors": {
+            each.name: {
+                "short": answers.short_name(each.name),
+                "flops": each.flops,
+                "bandwidth": each.bandwidth,
+                "memory": each.memory,
+            }
+            for each in facts.PROCESSORS
+        },
+        "models": {name: asdict(shape) for name, shape in facts.MODELS.items()},
+        "formats": {name: asdict(form) for name, form in facts.FORMATS.items()},
+        "dtypeBytes": napkin.DTYPE_BYTES,
+        "storedAs": answers.STORED_AS,
+        "inTraining": answers.IN_TRAINING,
+        "compared": answers.COMPARED,
+        "recipes": napkin.RECIPES,
+        "sharedFrom": formulas.SHARED_FROM,
+        "sixteenBits": answers.SIXTEEN_BITS,
+        "mostAxes": answers.MOST_AXES,
+        "largest": answers.LARGEST,
+        "few": formulas.FEW,
+        "optimizerState": step_answers.STATE,
+        "logits": step_answers.LOGITS,
+        "latency": step_answers.LATENCY,
+        "decay": step_answers.DECAY,
+        "gpt3": [napkin.parameter_count(facts.MODELS["GPT-3 175B"]), papers.GPT3_TOKENS],
+        "prefixes": numbers.PREFIXES,
+        "letters": numbers.LETTERS,
+        "spans": numbers.SPANS,
+        "instants": numbers.INSTANTS,
+        "colours": {"memory": COLOURS, "parameters": PARTS},
+    }
+
+
+def _spec(spec: Spec) -> dict:
+    inputs = [{"kind": type(each).__name__, **asdict(each)} for each in spec.inputs]
+    for each in inputs:
+        if "options" in each:
+            each["options"] = list(each["options"].items())  # in order, and whatever the values are
+    return {"title": spec.title, "inputs": inputs, "presets": spec.presets}

@@ -4,9 +4,11 @@ import shutil
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 from pygments.styles import get_style_by_name
 from pygments.token import STANDARD_TYPES
 
+from utils.course.site import prose
 from utils.figures.player import SCRIPT as PLAYER
 
 HERE = Path(__file__).parent
@@ -21,6 +23,8 @@ ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+ENVIRONMENT.filters["sentence"] = lambda text: Markup(prose.sentence(text))  # a title, with its code as code
+ENVIRONMENT.filters["words"] = lambda text: prose.plain(prose.sentence(text))
 
 
 def write(page: Path, template: str, context: dict) -> None:

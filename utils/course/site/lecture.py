@@ -17,6 +17,7 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
 from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
 from utils.course.site import prose
+from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", CELL)  # cells that say nothing about the subject: folded
@@ -60,6 +61,7 @@ def render(
     book = nbformat.reads(json.dumps(lecture.raw), as_version=4)  # a copy, its lists of lines joined
     _label(book, lecture, rows, seen)
     book.cells = [cell for cell in book.cells if cell.get("id") != NAVIGATION]  # the frame has links of its own
+    book.cells = _set_up_at_once(book.cells)
     contents, texts = [], []
     for cell in book.cells:
         if cell.cell_type == "markdown":
@@ -90,6 +92,7 @@ class Exporter(TemplateExporter):
             template_file="index.html.j2",
             extra_template_basedirs=[str(TEMPLATES)],
         )
+        self.register_filter("short_numbers", short_numbers)
         self.register_filter("highlight_code", Highlight2HTML(pygments_lexer="python", parent=self))
 
 
@@ -112,9 +115,23 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
         elif raw.kind == "code":
             set_up = raw.id in SET_UP
             course |= {"role": "helper", "label": "set-up" if set_up else "code", "folded": set_up}
-        if raw.kind == "code":
+        if any("image/" in kind for output in cell.get("outputs", []) for kind in output.get("data", {})):
             course["words"] = _words(after.source) if after is not None and after.kind == "markdown" else "a picture"
         cell.metadata["course"] = course
+
+
+def _set_up_at_once(cells: list) -> list:
+    """The cells, those of the set-up that follow each other as one: its sources and outputs, and the ids of the others."""
+    kept = []
+    for cell in cells:
+        before = kept[-1].metadata["course"] if kept else {}
+        if before.get("label") == cell.metadata["course"].get("label") == "set-up":
+            kept[-1].source += f"\n\n\n{cell.source}"
+            kept[-1].outputs += cell.outputs
+            before["also"] = [*before.get("also", []), cell.metadata["course"]["anchor"]]
+        else:
+            kept.append(cell)
+    return kept
 
 
 def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
@@ -128,7 +145,7 @@ def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
 
 def _words(source: str) -> str:
     """The description of a picture for readers who cannot see it: the first paragraph after it."""
-    return " ".join(re.sub(r"[*_`$#>]|<[^>]+>", "", source).strip().split("\n\n")[0].split())
+    return prose.plain(prose.clean(prose.markdown(source.strip().split("\n\n")[0])))
 
 
 def _read(course: dict, contents: list, texts: list) -> None:

@@ -13,9 +13,14 @@
   root.classList.add("js");
   show(kept());
 
+  // Text as it is searched: without accents, hyphens inside words, commas inside numbers; signs by their names.
+  const SIGNS = { "−": "-", "–": "-", "×": "x", "·": " ", "√": "sqrt", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "^": "",
+    α: "alpha", β: "beta", γ: "gamma", δ: "delta", ε: "epsilon", η: "eta", θ: "theta", λ: "lambda", σ: "sigma", Σ: "sum" };
   const fold = (text) =>
-    text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").replace(/[−–]/g, "-").replace(/\^/g, "").replace(/(\d),(?=\d{3})/g, "$1").toLowerCase();
-  const WEIGHTS = { claim: 30, folklore: 30, misconception: 30, heading: 40, text: 0 };
+    text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").replace(/[−–×·√≤≥≠→^αβγδεηθλσΣ]/g, (sign) => SIGNS[sign])
+      .replace(/(?<=\p{L})[-_](?=\p{L})/gu, "").replace(/(\d),(?=\d{3})/g, "$1").toLowerCase();
+  const UNASKED = new Set(["a", "an", "and", "in", "is", "of", "or", "the", "to", "versus", "vs", "vs."]);
+  const KINDS = { claim: 60, folklore: 60, misconception: 60, heading: 30, text: 0 };
   let records = null, loading = null;
 
   function load() {
@@ -26,7 +31,7 @@
         const { pages, texts } = window.COURSE;
         records = texts.map(([page, anchor, kind, title, words]) => ({
           address: `${pages[page][0]}#${anchor}`, page: pages[page][1], lab: pages[page][0].startsWith("lab_"), kind, title, words,
-          head: fold(title), all: fold(`${title} ${words} ${pages[page][1]}`),
+          head: fold(title), all: fold(`${title} ${words}`),
         }));
         done();
       };
@@ -35,39 +40,50 @@
     return loading;
   }
 
-  // Every word must occur; claims and headings come before text, whole phrases before scattered words.
+  // Claims come before headings, headings before text; whole words before parts of words. A term that is not all small
+  // letters, such as ZeRO, is best found written like that. Where no record has all words, those with most of them.
   function search(question) {
     const phrase = fold(question).trim();
-    const words = phrase.split(/\s+/).filter(Boolean);
+    const asked = phrase.split(/\s+/).filter(Boolean), words = asked.filter((word) => !UNASKED.has(word));
+    if (!words.length) words.push(...asked);
     if (!words.length) return [];
+    const written = question.trim().split(/\s+/).filter((word) => /\p{Lu}/u.test(word.slice(1)));
+    const whole = words.map((word) => new RegExp(`(?<![\\p{L}\\d])${escaped(word)}(?![\\p{L}\\d])`, "u"));
     const score = (record) => {
-      if (!words.every((word) => record.all.includes(word))) return null;
-      let points = WEIGHTS[record.kind] - (record.lab ? 25 : 0);
-      if (record.all.includes(phrase)) points += 30;
-      for (const word of words) points += record.head.includes(word) ? 20 : 0;
-      return points + (record.head.split(" ").includes(phrase) ? 60 : 0);
+      const found = words.filter((word) => record.all.includes(word)).length;
+      if (!found) return null;
+      let points = KINDS[record.kind] - (record.lab ? 25 : 0) + (record.all.includes(phrase) ? 20 : 0);
+      whole.forEach((word) => { points += word.test(record.all) ? 20 : 0; });
+      for (const word of words) points += record.kind !== "heading" && record.head.includes(word) ? 20 : 0; // a claim's number
+      for (const word of written) points += `${record.title} ${record.words}`.includes(word) ? 30 : 0;
+      return [found, points + (record.kind !== "heading" && record.head.split(" ").includes(phrase) ? 60 : 0)];
     };
-    return records.map((record) => [score(record), record]).filter(([points]) => points !== null)
-      .sort((a, b) => b[0] - a[0]).slice(0, 40).map(([, record]) => record);
+    const scored = records.map((record) => [score(record), record]).filter(([points]) => points);
+    const most = Math.max(...scored.map(([[found]]) => found));
+    return scored.filter(([[found]]) => found === most)
+      .sort((a, b) => b[0][1] - a[0][1]).slice(0, 40).map(([, record]) => record);
   }
   window.courseSearch = (question) => load().then(() => search(question));
 
+  const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  // What a question's words look like in a text that was not folded.
+  function pattern(question) {
+    const words = fold(question).split(/\s+/).filter((word) => word && !UNASKED.has(word));
+    const loose = words.map((word) => [...word].map(escaped).join("[-_,]?"));
+    return loose.length ? new RegExp(`(${loose.join("|")})`, "i") : null;
+  }
+
   function excerpt(words, question) {
-    const terms = fold(question).split(/\s+/).filter(Boolean);
-    const folded = [...words].map((letter) => fold(letter) || " ").join("");
-    let first = Math.min(...terms.map((term) => folded.indexOf(term)).filter((at) => at >= 0), words.length);
-    if (first === words.length) first = 0;
-    const from = Math.max(0, first - 60);
-    return (from ? "… " : "") + words.slice(from, from + 230) + (words.length > from + 230 ? " …" : "");
+    const hit = pattern(question)?.exec(words)?.index ?? 0, from = hit > 60 ? words.lastIndexOf(" ", hit - 60) + 1 : 0;
+    const to = words.length > from + 230 ? words.lastIndexOf(" ", from + 230) : words.length;
+    return (from ? "… " : "") + words.slice(from, to) + (to < words.length ? " …" : "");
   }
 
   function marked(text, question) {
-    const terms = question.trim().split(/\s+/).filter(Boolean).map((term) => term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    const node = document.createElement("span");
-    for (const part of terms.length ? text.split(new RegExp(`(${terms.join("|")})`, "i")) : [text]) {
-      const hit = terms.some((term) => new RegExp(`^${term}$`, "i").test(part));
-      node.append(hit ? Object.assign(document.createElement("mark"), { textContent: part }) : part);
-    }
+    const node = document.createElement("span"), hits = pattern(question);
+    (hits ? text.split(hits) : [text]).forEach((part, place) => { // every second part is a hit
+      node.append(place % 2 ? Object.assign(document.createElement("mark"), { textContent: part }) : part);
+    });
     return node;
   }
 
@@ -78,7 +94,7 @@
       link.setAttribute("role", "option");
       const head = document.createElement("b");
       head.append(marked(record.title || record.page, question));
-      const where = Object.assign(document.createElement("small"), { textContent: record.title ? record.page : "text" });
+      const where = Object.assign(document.createElement("small"), { textContent: record.title ? record.page : `text in ${record.page}` });
       link.append(head, marked(excerpt(record.words, question), question), " ", where);
       box.append(link);
     }
@@ -113,6 +129,9 @@
     });
     document.addEventListener("click", (event) => { if (!box.contains(event.target) && event.target !== input) close(); });
     box.addEventListener("click", (event) => { if (event.target.closest("a")) close(); });
+    for (const link of document.querySelectorAll(".to-search")) {
+      link.addEventListener("click", (event) => { event.preventDefault(); scrollTo(0, 0); input.focus(); });
+    }
     document.addEventListener("keydown", (event) => {
       if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); input.focus(); }
     });
@@ -172,10 +191,70 @@
     if (target?.closest("details")) target.scrollIntoView();
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
+  // The side bar: open where it has room; it marks the part of the page that is being read, and keeps the mark in view.
+  function startContents() {
     const contents = document.querySelector(".contents");
-    if (contents && matchMedia("(min-width: 62.01rem)").matches) contents.open = true;
-    for (const start of [startTheme, startSearch, startFolding, startFilter, reveal]) start();
+    if (!contents) return;
+    const broad = matchMedia("(min-width: 62.01rem)");
+    contents.open = broad.matches;
+    contents.addEventListener("click", (event) => { if (event.target.closest("a") && !broad.matches) contents.open = false; });
+    const links = [...contents.querySelectorAll(".headings a")];
+    const targets = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+    let marked = null;
+    const mark = () => {
+      const line = innerHeight + scrollY > root.scrollHeight - 10 ? innerHeight : innerHeight / 4; // at the end, all of it is read
+      const passed = targets.filter((target) => target && target.getBoundingClientRect().top < line);
+      const link = links[targets.indexOf(passed.at(-1))];
+      if (link === marked) return;
+      marked?.removeAttribute("aria-current");
+      link?.setAttribute("aria-current", "location");
+      marked = link;
+      if (link && broad.matches) contents.scrollTop += link.getBoundingClientRect().top - contents.getBoundingClientRect().top - contents.clientHeight / 3;
+    };
+    let waiting = false;
+    addEventListener("scroll", () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => { waiting = false; mark(); });
+    }, { passive: true });
+    const here = contents.querySelector("[aria-current=page]");
+    if (here && broad.matches) contents.scrollTop = here.offsetTop - contents.clientHeight / 3;
+    mark();
+  }
+
+  // What scrolls sideways can be reached and scrolled by keyboard, and says what it is.
+  function startScrolling() {
+    const boxes = [...document.querySelectorAll("pre, .wide, .output, .found")];
+    const update = () => {
+      const scrolls = boxes.map((box) => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX));
+      boxes.forEach((box, place) => {
+        if (!scrolls[place]) return ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+        box.tabIndex = 0;
+        box.setAttribute("role", "group");
+        box.setAttribute("aria-label", `${box.matches(".wide") ? "table" : box.closest(".source") ? "code" : "output"}, scrolls sideways`);
+      });
+    };
+    addEventListener("resize", update);
+    document.addEventListener("toggle", update, true);
+    update();
+  }
+
+  // Copies a claim's sentence and its address.
+  function startCopying() {
+    document.addEventListener("click", async (event) => {
+      const button = event.target.closest("button.copy");
+      if (!button) return;
+      const claim = button.closest(".cell"), address = new URL(`#${claim.id}`, location.href).href;
+      const sentence = claim.querySelector("p:not(.verdict)").textContent.trim().replace(/\s+/g, " ");
+      let done = true;
+      try { await navigator.clipboard.writeText(`${sentence} (${address})`); } catch { done = false; location.hash = claim.id; }
+      button.textContent = done ? "copied" : "copy the address above";
+      setTimeout(() => { button.textContent = "copy"; }, 2000);
+    });
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const start of [startTheme, startSearch, startFolding, startFilter, startContents, startScrolling, startCopying, reveal]) start();
     addEventListener("hashchange", reveal);
   });
 })();

@@ -17,9 +17,10 @@ from utils.course.notebooks.notebook import notebooks_in, read
 from utils.course.receipts.receipts import RUN_KEYS, hashes_of
 from utils.course.run import run
 from utils.course.site import build as site
+from utils.course.site import calculators as browser_calculators
 from utils.course.site import frame, prose, search
 from utils.course.site.lecture import anchor_of
-from utils.napkin import calculators
+from utils.napkin.calculators import CALCULATORS
 
 NOTEBOOKS = notebooks_in(ROOT / "notebooks")
 HEADER = {
@@ -72,7 +73,7 @@ FIRST = [
     markdown("claim-1-1", "**Claim 1.1.** Two and\ntwo are `4`.\n\nMore words, & more. Compare Claim 2.1 and Claim 7.7."),
     code("proof-1-1", "assert 2 + 2 == 4  # <script>", [stream(f"a < b {EVIL}\n")]),
     code("picture-1-1", "draw()", [shown(image_png=PIXEL + "\n", text_plain="<Figure>")]),
-    markdown("reading-1-1", "The bar is `4` high, not *5*.\n\nNext."),
+    markdown("reading-1-1", "The bar of `zero_grad` is 4 high, not *5*.\n\nNext."),
     markdown("claim-1-2", '**Folklore 1.2.** "It is five", they say, or 5.5. It is four.'),
     code("proof-1-2", "assert 1", [stream("not verified here: needs a CUDA GPU")]),
     markdown("claim-1-3", "**Claim 1.3.** Three is two."),
@@ -86,7 +87,7 @@ SECOND = [
     markdown("claim-2-1", '**Folklore 2.1.** "One is `"two"`." One is 1,024 times 10⁻¹².'),
     code("proof-2-1", "assert 1"),
 ]
-LAB = [markdown("title", "# Lab 01 · A lab\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it")]
+LAB = [markdown("title", "# Lab 01 · A `lab_of` ours\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it")]
 
 
 def write(path: Path, cells: list[dict]) -> Path:
@@ -198,17 +199,19 @@ def test_the_checks_of_links_and_nesting_can_fail(made, tmp_path):
 
 def test_nothing_is_loaded_from_elsewhere(made):
     for name, page in pages(made).items():
-        assert set(loaded(page)) <= {"site.css", "site.js", "player.js", "icon.svg"}, name
+        assert set(loaded(page)) <= {"site.css", "site.js", "player.js", "icon.svg", *browser_calculators.SCRIPTS}, name
         (policy,) = [each["content"] for each in page.of("meta") if "http-equiv" in each]
         assert "default-src 'none'" in policy and "http" not in policy and "unsafe" not in policy
-    for name in ("site.css", "site.js", "player.js", "search.js"):
-        text = (made / name).read_text()
+    for name in ("site.css", "site.js", "player.js", "search.js", *browser_calculators.SCRIPTS):
+        text = (
+            (made / name).read_text().replace("http://www.w3.org/2000/svg", "")
+        )  # the name of a language, not a place
         assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|https?://", text), name
 
 
 def test_no_script_of_a_lecture_survives(made):
     for name, page in pages(made).items():
-        assert page.of("script") == [{"src": "site.js"}, {"src": "player.js", "defer": None}], name
+        assert all(each.keys() <= {"src", "defer"} for each in page.of("script")), name
         handlers = [key for _, each in page.elements for key in each if key.startswith("on")]
         assert handlers == [] and page.of("iframe", "object", "embed", "style") == []
         assert not [each for _, each in page.elements if "style" in each], (
@@ -304,22 +307,23 @@ def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
     assert "· verified on NVIDIA Q1, torch 2.11.0, 2026-02-03" in verdicts[1]
 
 
-def test_calculators_show_the_states_that_have_a_name(made, tmp_path):
+def test_calculators_stand_on_their_page_and_in_their_lecture(made, tmp_path):
     assert "None of the lectures on this site has a calculator" in (made / "calculators.html").read_text()
     cells = [*SECOND, code("calculator-matmul", "calculators.show('matmul')", [shown(text_html="<p>first</p>")])]
     keep(tmp_path, [write(tmp_path / "02_second.ipynb", cells)])
     site.build(tmp_path)
-    page = Page(tmp_path / "site" / "calculators.html")
-    named = calculators.CALCULATORS["matmul"].presets
+    page, lecture = Page(tmp_path / "site" / "calculators.html"), Page(tmp_path / "site" / "02_second.html")
     assert page.problems == [] and broken_links(tmp_path / "site") == []
-    assert [each["checked"] for each in page.of("input") if "checked" in each] == [None]
-    assert len([each for each in page.of("input") if each.get("name") == "matmul"]) == len(named) == len(page.of("img"))
-    text = prose.plain(page.path.read_text())
-    for state in calculators.states("matmul"):
-        assert f"{state.name} {' '.join(state.words)}" in text
     assert "02_second.html#calculator-matmul" in [each["href"] for each in page.of("a")]
-    lecture = (tmp_path / "site" / "02_second.html").read_text()
-    assert '<div class="html"><p>first</p></div>' in lecture and 'href="calculators.html#matmul"' in lecture
+    for each in (page, lecture):
+        assert [found["data-calculator"] for _, found in each.elements if "data-calculator" in found] == ["matmul"]
+        assert [found["src"] for found in each.of("script")][2:] == list(browser_calculators.SCRIPTS)
+        assert all((tmp_path / "site" / name).exists() for name in browser_calculators.SCRIPTS)
+    assert len(Page(made / "01_first.html").of("script")) == 2, "none there, none loaded"
+    text = prose.plain(page.path.read_text())
+    for name, inputs in CALCULATORS["matmul"].presets.items():  # for browsers without JavaScript
+        assert f"{name} {' '.join(CALCULATORS['matmul'].answer(**inputs).words)}" in text
+    assert '<div class="html"><p>first</p></div>' in lecture.path.read_text()
 
 
 def test_a_lecture_knows_its_neighbours_its_contents_and_its_pictures(made):
@@ -330,10 +334,68 @@ def test_a_lecture_knows_its_neighbours_its_contents_and_its_pictures(made):
         "A part &amp; more",
         "Another part",
     ]
-    assert f'src="data:image/png;base64,{PIXEL}" alt="The bar is 4 high, not 5."' in first
+    assert f'src="data:image/png;base64,{PIXEL}" alt="The bar of zero_grad is 4 high, not 5."' in first
     assert '<th class="figure">b</th>' in first and '<td class="figure">2</td>' in first
     assert '<a href="lab_01_lab.html">the lab</a>, no lab,' in first
     assert '<a href="01_first.html">the lecture</a>' in (made / "lab_01_lab.html").read_text()
+
+
+def test_the_cells_of_the_set_up_are_one_and_keep_their_places(made):
+    page = Page(made / "01_first.html")
+    text = page.path.read_text()
+    assert text.count("<summary>set-up</summary>") == 1
+    assert {"parameters", "setup"} <= page.ids
+    soup = BeautifulSoup(text, "html.parser")
+    assert soup.select_one("#parameters pre").get_text().split() == ["full", "=", "False", "import", "torch"]
+
+
+def test_the_side_bar_leads_to_all_lectures_and_labs_and_marks_the_page(made):
+    for name in ("01_first", "02_second", "lab_01_lab"):
+        soup = BeautifulSoup((made / f"{name}.html").read_text(), "html.parser")
+        links = soup.select("aside .contents a")
+        assert {"01_first.html", "02_second.html", "lab_01_lab.html"} <= {link["href"] for link in links}
+        assert [link["href"] for link in links if link.get("aria-current") == "page"] == [f"{name}.html"]
+        headings = [link["href"] for link in links if link["href"].startswith("#")]
+        assert headings == {"01_first": ["#A-part-&-more", "#Another-part"], "lab_01_lab": ["#Do-it"]}.get(name, [])
+    lab = BeautifulSoup((made / "lab_01_lab.html").read_text(), "html.parser")
+    assert [(link["rel"], link["href"]) for link in lab.select("aside .walk a[rel]")] == [
+        (["prev"], "01_first.html"),
+        (["next"], "02_second.html"),
+    ]
+
+
+def test_code_in_a_title_is_code(made):
+    index = BeautifulSoup((made / "index.html").read_text(), "html.parser")
+    assert [code.get_text() for code in index.select("a[href='lab_01_lab.html'] code")] == ["lab_of"]
+    assert "<title>Lab 01 · A lab_of ours ·" in (made / "lab_01_lab.html").read_text()
+
+
+def test_the_index_begins_with_a_claim_and_the_way_of_the_reader(tmp_path):
+    cells = [
+        markdown("title", "# 07 · The seventh\n\n[New here?](start_here.ipynb)"),
+        *seventh("**Claim 7.1.** It is so."),
+    ]
+    keep(tmp_path, [write(tmp_path / "07_memory_to_the_byte.ipynb", cells)])
+    site.build(tmp_path)
+    page = BeautifulSoup((tmp_path / "site" / "index.html").read_text(), "html.parser")
+    assert page.select_one("blockquote .to-claim")["href"] == "07_memory_to_the_byte.html#claim-7-1"
+    assert (tmp_path / "site" / page.select_one("figure img")["src"]).exists()
+    assert "07_memory_to_the_byte.html" in [link["href"] for link in page.select(".paths li a")]
+    assert broken_links(tmp_path / "site") == []
+    assert (tmp_path / "site" / "start_here.html").exists()
+
+
+def seventh(claim: str) -> list[dict]:
+    return [markdown("claim-7-1", claim), code("proof-7-1", "assert 1")]
+
+
+def test_pictures_are_stored_with_short_numbers(tmp_path):
+    picture = '<svg xmlns="http://www.w3.org/2000/svg"><path d="M 1.23456 -0.999999 L 20.5 3"/><text>0.001</text></svg>'
+    cells = [*SECOND, code("picture-2-1", "draw()", [shown(**{"image_svg+xml": picture})])]
+    keep(tmp_path, [write(tmp_path / "02_second.ipynb", cells)])
+    site.build(tmp_path)
+    (found,) = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "site" / "02_second.html").read_text())
+    assert '"M 1.23 -1.00 L 20.5 3"/><text>0.001<' in base64.b64decode(found).decode()
 
 
 def test_the_index_says_what_each_lecture_answers_and_what_it_came_to(made):
@@ -395,7 +457,7 @@ def test_the_search_finds_claims_headings_and_text(made):
     ] in (records["texts"])
     assert [first, "Another-part", "heading", "Another part", ""] in records["texts"]
     assert [first, "Another-cell", "text", "", "Answer It is four."] in records["texts"]
-    assert any(record[0] == at["Lab 01 · A lab"] for record in records["texts"])
+    assert any(record[0] == at["Lab 01 · A lab_of ours"] for record in records["texts"])
     folklore = [record for record in records["texts"] if record[2] == "folklore"]
     assert [record[3] for record in folklore] == ["Folklore 1.2", "Folklore 2.1"]
     ids = {page: each.ids for page, each in pages(made).items()}

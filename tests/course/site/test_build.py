@@ -365,8 +365,9 @@ def test_the_side_bar_leads_to_all_lectures_and_labs_and_marks_the_page(made):
 
 
 def test_code_in_a_title_is_code(made):
-    index = BeautifulSoup((made / "index.html").read_text(), "html.parser")
-    assert [code.get_text() for code in index.select("a[href='lab_01_lab.html'] code")] == ["lab_of"]
+    for page, where in (("index", ".lecture-card"), ("01_first", "aside"), ("01_first", ".walk-on")):
+        soup = BeautifulSoup((made / f"{page}.html").read_text(), "html.parser")
+        assert [code.get_text() for code in soup.select(f"{where} a[href='lab_01_lab.html'] code")] == ["lab_of"], where
     assert "<title>Lab 01 · A lab_of ours ·" in (made / "lab_01_lab.html").read_text()
 
 
@@ -485,6 +486,24 @@ def test_a_lecture_that_did_not_run_is_on_the_index_without_a_page(tmp_path):
     assert not (tmp_path / "site" / "02_second.html").exists() and broken_links(tmp_path / "site") == []
     assert "The second did not run" in prose.plain((tmp_path / "site" / "index.html").read_text())
     assert 'id="row-2-1"' in (tmp_path / "site" / "ledger.html").read_text()
+
+
+def test_second_readings_stand_beside_their_lecture_or_alone(tmp_path):
+    cells = {
+        name: [markdown("title", f"# {name[:2]} · {name[3:].capitalize()}")]
+        for name in ("01_more", "01_most", "02_else")
+    }
+    deeper = [write(tmp_path / "deeper" / f"{name}.ipynb", own) for name, own in cells.items()]
+    keep(tmp_path, [write(tmp_path / "01_first.ipynb", FIRST), *deeper])
+    (tmp_path / "notebooks" / "01_most.ipynb").unlink()
+    site.build(tmp_path)
+    page = BeautifulSoup((tmp_path / "site" / "index.html").read_text(), "html.parser")
+    first, other = page.select(".lecture-card")
+    assert [" ".join(item.get_text().split()) for item in first.select(".beside li")] == [
+        "Second reading More ✓ 0",
+        "Second reading Most did not run",
+    ]
+    assert other.select_one("h3 a")["href"] == "02_else.html" and broken_links(tmp_path / "site") == []
 
 
 # When it is made

@@ -104,5 +104,7 @@ def test_both_languages_say_the_same(tmp_path):
     said = in_javascript(tmp_path, asked)
     differ = [(*case, python, js) for case, js in zip(asked, said, strict=True) if js != (python := in_python(*case))]
     assert differ[:3] == []
-    answered = Counter(name for (name, _), words in zip(asked, said, strict=True) if not words[0].startswith("No answer"))
+    answered = Counter(
+        name for (name, _), words in zip(asked, said, strict=True) if not words[0].startswith("No answer")
+    )
     assert answered.keys() == CALCULATORS.keys() and min(answered.values()) > 50

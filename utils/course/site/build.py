@@ -193,19 +193,27 @@ def _links(run: Run, stored: list[Path]) -> dict[str, str]:
 
 def _menu(run: Run, stored: list[Path]) -> list[dict]:
     """The lectures in order, for the side bar and the index: each with its labs and its second readings."""
-    entries = [_entry("", read(path).title, START_PAGE) for path in stored if path == START]
+    menu = [_entry("", read(path).title, START_PAGE) for path in stored if path == START]
+    menu += [_entry_of(each) for each in run.shown if not each.deeper and each.line["lecture"] != SHEET]
+    by_number = {entry["number"]: entry for entry in menu}
     for each in run.shown:
-        if not each.deeper and each.line["lecture"] != SHEET:
-            labs = [path for path in stored if path != START and path.name.startswith(each.number)]
-            again = [other for other in run.shown if other.deeper and other.executed and other.number == each.number]
-            entry = _entry(each.number, each.title, each.page if each.executed else None)
-            entry["labs"] = [{"page": _page_of(lab), "title": _unnumbered(read(lab).title)} for lab in labs]
-            entry["deeper"] = [{"page": other.page, "title": other.title} for other in again]
-            entries.append(entry)
-    return entries
+        if each.deeper and each.number in by_number:
+            by_number[each.number]["deeper"].append(_entry_of(each))
+        elif each.deeper:  # its lecture is not among the shown
+            menu.append(_entry_of(each))
+    for lab in stored:
+        number = label_of(lab.stem)
+        if number in by_number and lab != START:
+            by_number[number]["labs"].append(_entry(number, _unnumbered(read(lab).title), _page_of(lab)))
+    return menu
+
+
+def _entry_of(each: Shown) -> dict:
+    return _entry(each.number, each.title, each.page if each.executed else None)
 
 
 def _entry(number: str, title: str, page: str | None) -> dict:
+    """page: None for what did not run."""
     return {"number": number, "title": title, "page": page, "labs": [], "deeper": []}
 
 
@@ -272,7 +280,7 @@ def _paths(stored: list[Path], links: dict[str, str]) -> str:
 def _hook(run: Run, folder: Path) -> dict:
     """The claim that the index begins with, and its picture; nothing where it is not among the shown."""
     for each in run.shown:
-        if HOOKED in each.rows:
+        if HOOKED in each.rows and each.executed:
             shutil.copy(HOOK, folder / HOOK.name)
             return {"hook": _row(run, each, each.rows[HOOKED]), "picture": HOOK.name}
     return {"hook": None, "picture": None}

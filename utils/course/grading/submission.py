@@ -11,6 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
+from utils.course.notebooks.starter_cells import HAND_IN, POINTS, without_magic
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
@@ -53,7 +54,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
         given = name if name in ours else same
-        if same in checks or given in after:
+        if same in checks or given in after or name in (POINTS, HAND_IN):
             continue
         if given in checks:
             notes.append(f"{given} was changed; points come from the lab's own")
@@ -103,7 +104,7 @@ def _code_cells(raw: bytes, notes: list[str]) -> list[tuple[str, str]]:
         )
         known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
         name = name if known else f"cell-{number}"
-        found.append((name, source))
+        found.append((name, without_magic(source)))
     if len(cells) > MOST_CELLS:
         notes.append(f"only its first {MOST_CELLS:,} cells were read")
     return found

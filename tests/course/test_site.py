@@ -86,7 +86,11 @@ SECOND = [
     markdown("claim-2-1", '**Folklore 2.1.** "One is `"two"`." One is 1,024 times 10⁻¹².'),
     code("proof-2-1", "assert 1"),
 ]
-LAB = [markdown("title", "# Lab 01 · A lab\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it")]
+LAB = [
+    markdown("title", "# Lab 01 · A lab\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it"),
+    code("code-it", "def it():\n    return 7"),
+    code("check-it", "%%check it\nexpect_equal(ask('it()'), 7)"),
+]
 
 
 def write(path: Path, cells: list[dict]) -> Path:
@@ -334,6 +338,14 @@ def test_a_lecture_knows_its_neighbours_its_contents_and_its_pictures(made):
     assert '<th class="figure">b</th>' in first and '<td class="figure">2</td>' in first
     assert '<a href="lab_01_lab.html">the lab</a>, no lab,' in first
     assert '<a href="01_first.html">the lecture</a>' in (made / "lab_01_lab.html").read_text()
+
+
+def test_a_labs_checks_are_folded_and_the_students_cells_are_not(made):
+    lab = (made / "lab_01_lab.html").read_text()
+    assert re.findall(r'<details class="source"( open="")?><summary>(\w+)</summary>', lab) == [
+        (' open=""', "code"),
+        ("", "check"),
+    ]
 
 
 def test_the_index_says_what_each_lecture_answers_and_what_it_came_to(made):

@@ -71,8 +71,9 @@ def test_a_wrong_answer_raises_with_the_verdict_first_and_the_students_line_last
 
 
 def test_points_are_taken_back_when_the_code_is_no_longer_right(shell, run):
-    run(RIGHT, CHECK_DOUBLE, "def double(x):\n    return x", CHECK_DOUBLE)
-    assert "expected: 8\ngot:      4" in wrong(shell)
+    told = run(RIGHT, CHECK_DOUBLE, "def double(x):\n    return x", CHECK_DOUBLE)
+    assert told == wrong(shell) + "\n", "nothing was raised in the student's code"
+    assert wrong(shell).splitlines()[3:] == ["expected: 8", "got:      4", "next:     add"]
     assert "0 of 5 so far  ░░░░░\nTask 1: 0 of 2   wrong\n" in run("progress.hand_in()")
 
 

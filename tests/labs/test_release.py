@@ -15,7 +15,7 @@ from utils.course.notebooks.notebook import load, text_of
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import FOLDED, as_bytes
 
-ONLY = ("points", "hand-in-intro", "hand-in")  # cells of a starter that its solution has not
+ONLY = ("points-so-far", "hand-in-intro", "hand-in")  # cells of a starter that its solution has not
 
 
 def test_labs_are_what_the_solutions_make(capsys):

@@ -59,7 +59,8 @@ class Progress:
             if task.unchanged and fingerprint(source) == task.unchanged:
                 self._leave_open(name, "its cell is as it was given")
                 return
-            raise Wrong(f"Task {number} is not right yet.\n{_said(error)}") from error.__cause__ or error
+            raised = error.__cause__ if isinstance(error, Wrong) else error
+            raise Wrong(f"Task {number} is not right yet.\n{_said(error)}") from raised
         else:
             self.passed.add(name)
             del self.not_passed[name]

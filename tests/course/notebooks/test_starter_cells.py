@@ -27,7 +27,7 @@ def facts(number: int, visible: int, hidden: int = 0, minutes: int = 20, unchang
 
 def test_the_first_screen_adds_up_the_tasks():
     text = overview(["double", "halve"], "lecture 99", [facts(1, 3), facts(2, 2, 1), facts(3, 1, 2, 35), facts(4, 1)])
-    assert "- double\n- halve\n" in text and "| You need | lecture 99 |" in text
+    assert "- double\n- halve\n" in text and "| Builds on | lecture 99 |" in text
     assert "| Time | about 1 hour 35 minutes |" in text
     assert "| Points | 10: 7 by checks that you run here, and 3 by hidden checks, of tasks 2 and 3. " in text
     alone = overview(["double"], "lecture 99", [facts(1, 3, minutes=60, unchanged="x = 1"), facts(2, 2, minutes=60)])
@@ -47,16 +47,16 @@ def test_each_cell_of_a_starter_begins_as_it_should():
     assert cells["title"].startswith("# Lab 99\n\n**After this lab you can**\n\n- double a number\n")
     assert cells["task-double"].startswith("## Task 1 · Double\n\n*2 points, 1 of them hidden · about 5 minutes · ")
     assert cells["code-double"].startswith("# Task 1 · YOUR CODE: write it here,")
-    assert cells["check-double"].splitlines()[0] == "%%check double   # task 1, 1 point: run this cell"
+    assert cells["check-double"].splitlines()[0] == "%%check double   # task 1, 1 of its 2 points: run this cell"
     assert cells["picture-double"].splitlines()[0] == cells["your-line"].splitlines()[0] == "%%needs double"
-    assert '"double": Task(1, hidden=1, defines=("double",)),' in cells["points"]
+    assert '"double": Task(1, hidden=1, defines=("double",)),' in cells["points-so-far"]
     assert cells["hand-in"] == "progress.hand_in()"
 
 
 def test_checks_and_set_up_are_folded_and_the_students_own_cells_are_not():
     made = starter(book())
     folded = {cell["id"] for cell in made["cells"] if cell["metadata"].items() >= FOLDED.items()}
-    assert folded == {"colab", "setup", "points", "check-double"}
+    assert folded == {"colab", "setup", "points-so-far", "check-double"}
     assert tidied(made) == made and not any(FOLDED.keys() & cell["metadata"].keys() for cell in tidied(book())["cells"])
 
 

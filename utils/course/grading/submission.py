@@ -11,7 +11,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
-from utils.course.notebooks.starter_cells import HAND_IN, POINTS, without_magic
+from utils.course.notebooks.starter_cells import HAND_IN, without_magic
+from utils.course.notebooks.tidy import POINTS
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000

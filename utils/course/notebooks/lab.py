@@ -27,7 +27,7 @@ from pathlib import Path
 from utils.course.notebooks import starter_cells
 from utils.course.notebooks.notebook import Cell, Lecture, parsed, read
 from utils.course.notebooks.starter_cells import Facts
-from utils.course.notebooks.tidy import tidied
+from utils.course.notebooks.tidy import CHECK, POINTS, tidied
 
 BEGIN = re.compile(r"(?P<indent>\s*)### BEGIN SOLUTION(?:: (?P<hint>.*\S))?\s*")
 INSTEAD = re.compile(r"\s*### INSTEAD\s*")
@@ -136,14 +136,14 @@ def starter(solution: dict) -> dict:
             source = f"{heading}\n\n{starter_cells.under_the_heading(facts)}\n{text}"
         elif cell.id.startswith("code-"):
             source = f"{starter_cells.first_line_of_code(facts)}\n{source}"
-        elif cell.id.startswith("check-"):
+        elif cell.id.startswith(CHECK):
             source = f"{starter_cells.first_line_of_check(facts)}\n{source}"
         elif cell.kind == "code" and cell.index > last:
             needs = cell.raw["metadata"].get("needs") or [task.name for task in lab.tasks]
             source = f"{starter_cells.first_line_of_later_cell(needs)}\n{source}"
         cells.append(cell.raw | {"source": source.splitlines(keepends=True)})
         if cell.id == "setup":
-            cells.append(_new_cell("code", starter_cells.POINTS, starter_cells.points_source(tasks)))
+            cells.append(_new_cell("code", POINTS, starter_cells.points_source(tasks)))
     cells.append(_new_cell("markdown", f"{starter_cells.HAND_IN}-intro", "## Your points, and what to hand in"))
     cells.append(_new_cell("code", starter_cells.HAND_IN, "progress.hand_in()"))
     return tidied(solution | {"cells": cells})

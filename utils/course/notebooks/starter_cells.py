@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from utils.lab.progress import fingerprint
 
 MOST = 5  # of difficulty and importance
-POINTS, HAND_IN = "points", "hand-in"  # the cells that only a starter has
+HAND_IN = "hand-in"  # the last cell, which like POINTS only a starter has
 MAGICS = ("%%check ", "%%needs ")  # how cells of a starter begin that are otherwise the solution's
 
 
@@ -25,7 +25,7 @@ OVERVIEW = """\
 
 | | |
 |---|---|
-| You need | {builds_on} |
+| Builds on | {builds_on} |
 | Time | about {time} |
 | Points | {points} |
 | Hand in | this notebook, saved; its last cell shows your points and names the file |
@@ -109,7 +109,12 @@ def first_line_of_code(task: Facts) -> str:
 
 def first_line_of_check(task: Facts) -> str:
     """The magic; the rest of the line is what a folded cell shows."""
-    return f"%%check {task.name}   # task {task.number}, {task.visible} point{'s' * (task.visible > 1)}: run this cell"
+    points = (
+        f"{task.visible} of its {task.points} points"
+        if task.hidden
+        else f"{task.visible} point{'s' * (task.visible > 1)}"
+    )
+    return f"%%check {task.name}   # task {task.number}, {points}: run this cell"
 
 
 def first_line_of_later_cell(needs: list[str]) -> str:

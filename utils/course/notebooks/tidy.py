@@ -23,7 +23,10 @@ KEPT = (
 )  # of a cell's metadata  # fmt: skip
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 SET_UP = ("colab", "setup")  # the cells of a lecture that are shown folded
-POINTS, CHECK = "points", "check-"  # in a starter, which alone has a cell of the first name, these are folded too
+POINTS, CHECK = (
+    "points-so-far",
+    "check-",
+)  # in a starter, which alone has a cell of the first name, these are folded too
 LONGEST = 64  # characters that the notebook format allows in an id
 
 

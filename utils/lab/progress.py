@@ -107,7 +107,7 @@ class Progress:
         names = "|".join(task.defines)
         head = re.compile(rf"^(async def|def|class) ({names})\b", re.M)
         cells = reversed(self.shell.history_manager.input_hist_raw)
-        return next((cell for cell in cells if head.search(cell) and not cell.startswith("%%")), "")
+        return next((cell for cell in cells if head.search(cell)), "")
 
     def _syntax_error(self, source: str) -> str:
         """What is wrong with a cell that is not Python: what an earlier run of it defined would be checked in its place."""

@@ -41,7 +41,13 @@ PROSE = {
     "reading-double",
     "beyond",
 }
-TAGGED = {"parameters": ["parameters"], "hidden-double": ["hidden"]}
+METAS = {
+    "title": {"goals": ["double a number"], "builds_on": "lecture 99"},
+    "parameters": {"tags": ["parameters"]},
+    "task-double": {"minutes": 5, "difficulty": 1, "importance": 3},
+    "check-double": {"points": 1},
+    "hidden-double": {"points": 1, "tags": ["hidden"]},
+}
 
 
 def book(changes: dict[str, str | None] | None = None, metadata: dict[str, dict] | None = None) -> dict:
@@ -52,9 +58,7 @@ def book(changes: dict[str, str | None] | None = None, metadata: dict[str, dict]
         if source is None:
             continue
         kind = "markdown" if name in PROSE else "code"
-        meta = {"tags": TAGGED[name]} if name in TAGGED else {}
-        meta |= {"points": 1} if name.startswith(("check-", "hidden-")) else {}
-        cell = {"cell_type": kind, "id": name, "metadata": (metadata or {}).get(name, meta)}
+        cell = {"cell_type": kind, "id": name, "metadata": (metadata or {}).get(name, METAS.get(name, {}))}
         cell |= {"source": source.splitlines(keepends=True)}
         cells.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}

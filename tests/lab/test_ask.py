@@ -18,6 +18,7 @@ from utils.lab import (
     expect_raises,
     rebuilt,
 )
+from utils.lab.ask import Wrong
 
 NAMES: dict = {}
 STUDENT = """
@@ -158,7 +159,6 @@ def test_equal_accepts(got, want):
         (True, 1, "expected: 1\ngot:      True"),
         (1, True, "got:      1"),
         ("3", 3, "got:      '3'"),
-        (None, 3, "got:      None"),
         ((1, 2, 4), (1, 2, 3), "differs:  [2]: expected 3, got 4"),
         ((1, 2), (1, 2, 3), "differs:  length: expected 3 items, got 2"),
         ([1, [2, 3]], [1, [2, 4]], "differs:  [1][1]: expected 4, got 3"),
@@ -237,12 +237,45 @@ def test_a_long_question_stands_below_what_to_do_next():
         assert shown[: len(first)] == first if number == LONG else shown[len(first) :] == last
 
 
-def test_a_name_that_is_missing_is_likely_a_cell_that_was_not_run():
+def test_a_name_that_was_asked_for_is_in_a_cell_that_was_not_run():
     text = report(expect_equal, ask("triple(3)"), 9, "add")
+    assert text.endswith("next:     run the cell that defines `triple`, then this check again")
+
+
+def test_a_name_inside_the_students_code_may_be_misspelt():
+    exec("def area(length):\n    return lenght**2", NAMES)
+    text = report(expect_equal, ask("area(3)"), 9, "square it")
     assert (
-        "name 'triple' is not defined" in text
-        and "next:     run the cell that defines it, then this check again; add" in text
+        "next:     your code uses `lenght`, which nothing defines: is it misspelt?" in text and "square it" not in text
     )
+
+
+def test_nothing_came_back_where_a_return_is_missing():
+    exec("def lost(x):\n    x + x", NAMES)
+    for check in (expect_equal, expect_close):
+        assert "next:     None came back: is a `return` missing?" in report(check, ask("lost(3)"), 6, "add")
+        assert "is a `return` missing?" in report(check, ask("[double(3), lost(3)]"), [6, 6], "add")
+        assert "return" not in report(check, ask("double(3)"), None, "add"), "nothing was wanted"
+
+
+def test_a_notebook_shows_the_message_and_the_students_lines_alone():
+    cell = "def outer(n):\n    return inner(n)\n\n\ndef inner(n):\n    return outer(n) if n else len(n)"
+    notebook = {"__name__": "__main__"}
+    exec(compile(cell, "<cell 7>", "exec"), notebook)
+    with pytest.raises(Wrong) as caught:
+        expect_equal(Ask(notebook)("outer(n)", n=0), 3, "stop")
+    assert caught.value._render_traceback_() == [
+        str(caught.value),
+        "in:       outer, line 2 of its cell: ",
+        "in:       inner, line 6 of its cell: ",
+    ]
+    with pytest.raises(Wrong) as caught:
+        expect_equal(Ask(notebook)("outer(n)", n=1), 3, "stop")
+    message, _, more, *last = caught.value._render_traceback_()
+    assert "RecursionError" in message and "more calls" in more and len(last) == 2
+    with pytest.raises(Wrong) as caught:
+        expect_equal(ask("double(x)", x=1), 3, "add")
+    assert caught.value._render_traceback_() == [str(caught.value)]
 
 
 def test_tracebacks_show_the_students_code_and_not_ours():

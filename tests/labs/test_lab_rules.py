@@ -4,7 +4,7 @@ import copy
 
 import pytest
 from helpers.labs import LABS, failing, unsolved
-from helpers.small_lab import DOUBLE, HINTS, book, lab_of
+from helpers.small_lab import DOUBLE, HINTS, METAS, book, lab_of
 
 from utils.course.lint import labs
 from utils.course.notebooks.colab_links import cell_source
@@ -58,6 +58,10 @@ MET = [
     ),
     (labs.points_are_given, {}, {"check-double": {"points": 1, "needs": ["triple"]}}, "needs 'triple'"),
     (labs.points_are_given, {}, {"title": {"scrolled": True}}, "title: metadata scrolled"),
+    (labs.points_are_given, {}, {"your-line": {"needs": ["triple"]}}, "your-line: needs 'triple'"),
+    (labs.a_starter_can_be_made, {}, {"task-double": {"minutes": 5, "difficulty": 1}}, "importance None"),
+    (labs.a_starter_can_be_made, {}, {"task-double": METAS["task-double"] | {"difficulty": 6}}, "difficulty 6"),
+    (labs.a_starter_can_be_made, {}, {"title": {"goals": ["double"]}}, "title: no builds_on"),
     (labs.checks_only_ask, {"check-double": "expect_equal(double(2), 4, '')"}, {}, "uses double"),
     (labs.checks_only_ask, {"check-double": "seed = ask('1')\nexpect(seed, True, '', '')"}, {}, "binds seed"),
     (

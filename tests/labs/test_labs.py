@@ -1,11 +1,22 @@
 """Solutions pass every check, on both sides of a process boundary; starters and open tasks do not."""
 
+import json
+
+import nbformat
 import papermill
 import pytest
 from helpers.labs import COMPILES, LABS, SOLUTIONS, TRAINS, each_lab, failing, nightly_in, relying_on, unsolved
+from helpers.notebook_shell import notebook_shell
 from helpers.paths import ROOT
+from helpers.small_lab import book
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from variants import solved
 
+from utils.course.notebooks.lab import Lab, points_of, starter
 from utils.course.notebooks.notebook import load, text_of
+
+QUICK = "01_views_and_attention"
 
 
 @pytest.mark.slow
@@ -42,18 +53,55 @@ def test_a_task_left_open_fails_its_own_checks_alone(lab, task, worker):
 
 
 @pytest.mark.slow
-@each_lab
-def test_the_starter_stops_at_its_first_check_for_want_of_code(lab):
-    namespace = {"__name__": "__main__"}
-    for cell in load(ROOT / "labs" / lab.book.path.name)["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        try:
-            exec(compile(text_of(cell["source"]), f"<{cell['id']}>", "exec"), namespace)
-        except NotImplementedError as error:
-            assert cell["id"] == lab.tasks[0].check.id and str(error)
-            return
-    raise AssertionError("the starter ran to its end")
+@pytest.mark.parametrize(
+    "lab", [pytest.param(lab, id=name, marks=nightly_in(name, COMPILES)) for name, lab in LABS.items()]
+)
+def test_run_all_passes_over_the_open_tasks_of_a_starter(lab, capsys):
+    told = run_all(lab, {}, capsys)
+    total = sum(points_of(task.check) for task in lab.tasks)
+    assert all(told[task.check.id].startswith(f"Task {number} is open: ") for number, task in enumerate(lab.tasks, 1))
+    assert told["hand-in"].startswith(f"0 of {total} so far") and told["hand-in"].count("   open\n") == len(lab.tasks)
+    assert "This cell waits for task" in told["your-line"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lab",
+    [pytest.param(lab, id=name, marks=() if name == QUICK else pytest.mark.nightly) for name, lab in LABS.items()],
+)
+def test_a_starter_with_the_solutions_code_earns_all_its_points(lab, capsys):
+    told = run_all(lab, {task.code.id: solved(task.code.source) for task in lab.tasks}, capsys)
+    total = sum(points_of(task.check) for task in lab.tasks)
+    assert told["hand-in"].startswith(f"{total} of {total} so far") and "waits" not in told["your-line"]
+
+
+def run_all(lab: Lab, replaced: dict[str, str], capsys) -> dict[str, str]:
+    """What each code cell of the lab's starter prints; none raises. replaced: cell id -> other code."""
+    told = {}
+    with notebook_shell() as shell:
+        for cell in load(ROOT / "labs" / lab.book.path.name)["cells"]:
+            if cell["cell_type"] == "code":
+                capsys.readouterr()
+                done = shell.run_cell(replaced.get(cell["id"], text_of(cell["source"])), store_history=True)
+                told[cell["id"]] = capsys.readouterr().out
+                assert done.success, (cell["id"], told[cell["id"]])
+    return told
+
+
+@pytest.mark.slow
+def test_a_kernel_reports_a_wrong_answer_as_an_error_of_a_few_lines():
+    raw = starter(book())
+    cells = [
+        cell | {"source": "def double(x):\n    return x"} if cell["id"] == "code-double" else cell
+        for cell in raw["cells"]
+    ]
+    wrong = nbformat.reads(json.dumps(raw | {"cells": cells}), 4)
+    with pytest.raises(CellExecutionError, match="Task 1 is not right yet"):
+        NotebookClient(wrong).execute()
+    (error,) = (out for cell in wrong.cells for out in cell.get("outputs", ()) if out.output_type == "error")
+    assert (error.ename, error.traceback) == ("Wrong", [error.evalue]) and error.evalue.splitlines()[
+        -1
+    ] == "next:     add"
 
 
 @pytest.mark.slow

@@ -11,7 +11,9 @@ import ast
 import builtins
 import copy
 import itertools
+import linecache
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,33 @@ from utils.lab.plain_values import Unserializable
 
 LONGEST_SHOWN = 300  # characters of a value in a message
 LONG = 12  # lines of a question; a longer one is printed below the rest of the message, not above it
+ASKED = "<what the check asks>"  # the file name of a question's code
+
+
+class Wrong(AssertionError):
+    """What a check found wrong. A notebook shows its message, and where in the notebook's code an exception came from."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback through torch and through the check."""
+        return [str(self), *(f"in:       {place}" for place in places(self.__cause__))]
+
+
+def places(error: BaseException | None) -> list[str]:
+    """The lines of the notebook that an exception came through, the outermost first; of many the first and the last two.
+
+    A line is "FUNCTION, line NUMBER of its cell: CODE". What called the question is left out.
+    """
+    found: list[str] = []
+    entry = error.__traceback__ if error else None
+    while entry:
+        code, number = entry.tb_frame.f_code, entry.tb_lineno
+        if code.co_filename == ASKED:
+            found = []
+        elif entry.tb_frame.f_globals.get("__name__") == "__main__":
+            line = linecache.getline(code.co_filename, number).strip()
+            found.append(f"{code.co_name}, line {number} of its cell: {line}")
+        entry = entry.tb_next
+    return found if len(found) <= 3 else [found[0], f"… {len(found) - 3:,} more calls …", *found[-2:]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +83,7 @@ class Answer:
         try:
             return Answer(question, self.inputs, self.returned[key])
         except (LookupError, TypeError):
-            raise AssertionError(_report(self, f"a value that has {key!r}")) from None
+            raise Wrong(_report(self, f"a value that has {key!r}")) from None
 
 
 class Ask:
@@ -96,8 +125,8 @@ def evaluate(code: str, inputs: dict, namespace: dict, device: torch.device | st
         raise ValueError(f"the last line of a question must be an expression, which it is not in {code!r}")
     last = ast.Expression(tree.body.pop().value)
     names = {**namespace, **_moved(inputs, device), "__tracebackhide__": True}  # the question's own frame too
-    exec(compile(tree, "<what the check asks>", "exec"), names)
-    return eval(compile(last, "<what the check asks>", "eval"), names)
+    exec(compile(tree, ASKED, "exec"), names)
+    return eval(compile(last, ASKED, "eval"), names)
 
 
 def _moved(value, device):
@@ -115,7 +144,7 @@ def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
     """AssertionError unless `holds`, a fact about the answer's value; `expected` states in words what should be true."""
     __tracebackhide__ = True
     if not holds:
-        raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
+        raise Wrong(_report(answer, expected, next_step=next_step)) from answer.raised
 
 
 def expect_equal(answer: Answer, want, next_step: str) -> None:
@@ -159,7 +188,7 @@ def expect_raises(answer: Answer, kind: type[Exception], words: str, next_step: 
         expected = f"{kind.__name__} that names {words!r}"
     else:
         return
-    raise AssertionError(_report(answer, expected, next_step=next_step)) from answer.raised
+    raise Wrong(_report(answer, expected, next_step=next_step)) from answer.raised
 
 
 def check_names(ask, seed: int) -> dict:
@@ -199,7 +228,9 @@ def _compare(answer: Answer, want, same, same_tensors, next_step: str) -> None:
     want = plain_values.load(plain_values.dump(want, strict=True))
     difference = "" if answer.raised else _difference(answer.returned, want, same, same_tensors, "")
     if difference is not None:
-        raise AssertionError(_report(answer, _show(want), difference, next_step)) from answer.raised
+        if answer.raised is None and (answer.returned is None or difference.endswith("got None")):
+            next_step = f"None came back: is a `return` missing? Otherwise: {next_step}"
+        raise Wrong(_report(answer, _show(want), difference, next_step)) from answer.raised
 
 
 def _difference(got, want, same, same_tensors, place: str) -> str | None:
@@ -260,12 +291,18 @@ def _report(answer: Answer, expected: str, difference: str = "", next_step: str 
     got = _show(answer.returned) if raised is None else f"{type(raised).__name__}: {raised}"
     lines = [f"expected: {expected}", f"got:      {got}"]
     lines += [f"differs:  {difference}"] * bool(difference)
-    if isinstance(raised, NameError):
-        next_step = f"run the cell that defines it, then this check again; {next_step}"
+    if missing := re.match(r"name '(\w+)' is not defined", str(raised) if isinstance(raised, NameError) else ""):
+        next_step = _about_a_missing_name(missing[1], answer.question)
     lines += [f"next:     {next_step}"] * bool(next_step)
     question = _question(answer)
     # The next step must not be printed below a page of code.
     return "\n".join([*lines, "asked:", question] if question.count("\n") >= LONG else [question, *lines])
+
+
+def _about_a_missing_name(name: str, question: str) -> str:
+    if re.search(rf"\b{name}\b", question):
+        return f"run the cell that defines `{name}`, then this check again"
+    return f"your code uses `{name}`, which nothing defines: is it misspelt? If a cell above defines it, run that one first"
 
 
 def _question(answer: Answer) -> str:

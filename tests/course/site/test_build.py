@@ -87,7 +87,11 @@ SECOND = [
     markdown("claim-2-1", '**Folklore 2.1.** "One is `"two"`." One is 1,024 times 10⁻¹².'),
     code("proof-2-1", "assert 1"),
 ]
-LAB = [markdown("title", "# Lab 01 · A `lab_of` ours\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it")]
+LAB = [
+    markdown("title", "# Lab 01 · A `lab_of` ours\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it"),
+    code("code-it", "def it():\n    return 7"),
+    code("check-it", "%%check it\nexpect_equal(ask('it()'), 7)"),
+]
 
 
 def write(path: Path, cells: list[dict]) -> Path:
@@ -397,6 +401,14 @@ def test_pictures_are_stored_with_short_numbers(tmp_path):
     site.build(tmp_path)
     (found,) = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "site" / "02_second.html").read_text())
     assert '"M 1.23 -1.00 L 20.5 3"/><text>0.001<' in base64.b64decode(found).decode()
+
+
+def test_a_labs_checks_are_folded_and_the_students_cells_are_not(made):
+    lab = (made / "lab_01_lab.html").read_text()
+    assert re.findall(r'<details class="source"( open="")?><summary>(\w+)</summary>', lab) == [
+        (' open=""', "code"),
+        ("", "check"),
+    ]
 
 
 def test_the_index_says_what_each_lecture_answers_and_what_it_came_to(made):

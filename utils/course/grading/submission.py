@@ -12,6 +12,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 from utils.course.grading.written import written_in
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
+from utils.course.notebooks.starter_cells import HAND_IN, without_magic
+from utils.course.notebooks.tidy import POINTS
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
@@ -54,7 +56,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     """What of the notebook file `raw` is graded for `lab`. Raises Unreadable; smaller problems become notes."""
     notes: list[str] = []
     book = _cells(raw, notes)
-    cells = [(cell["id"], cell["source"]) for cell in book if cell["cell_type"] == "code"]
+    cells = [(cell["id"], without_magic(cell["source"])) for cell in book if cell["cell_type"] == "code"]
     ours = {cell.id: cell for cell in lab.book.code}
     checks = {cell.id for task in lab.tasks for cell in task.checks}
     after = _after_the_checks(lab)
@@ -63,7 +65,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
         given = name if name in ours else same
-        if same in checks or given in after:
+        if same in checks or given in after or name in (POINTS, HAND_IN):
             continue
         if given in checks:
             notes.append(f"{given} was changed; points come from the lab's own")

@@ -9,12 +9,12 @@ from utils.course.lint import lectures
 from utils.course.lint.lectures import tree_of
 from utils.course.mutation.dataflow import called_name
 from utils.course.notebooks.colab_links import is_colab
-from utils.course.notebooks.lab import Lab, points_of, solution_lines
+from utils.course.notebooks.lab import Lab, points_of, solution_lines, starter
 from utils.course.notebooks.notebook import Cell
 from utils.lab.ask import check_names
 
 TAGS = {"parameters", "hidden"}
-METADATA = {"tags", "points", "needs"}
+METADATA = {"tags", "points", "needs", "goals", "builds_on", "minutes", "difficulty", "importance"}
 PARAMETERS = ("device", "seed")
 CHECK_NAMES = frozenset(check_names(None, 0))
 HINTS = 3
@@ -124,7 +124,19 @@ def points_are_given(lab: Lab) -> list[str]:
             f"task {task.name}: needs {name!r}, no task before it" for name in task.needs if name not in before
         ]
         before.add(task.name)
+    for cell in lab.others:
+        unknown = sorted(set(cell.raw.get("metadata", {}).get("needs", ())) - before)
+        problems += [f"cell {cell.id}: needs {name!r}, no task" for name in unknown]
     return problems
+
+
+def a_starter_can_be_made(lab: Lab) -> list[str]:
+    """The metadata say what its first screen and the lines under its headings tell; see notebooks/starter_cells."""
+    try:
+        starter(lab.book.raw)
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 # The checks
@@ -319,6 +331,7 @@ RULES = (
     tasks_are_explained,
     tasks_have_something_to_solve,
     points_are_given,
+    a_starter_can_be_made,
     checks_only_ask,
     checks_expect_something,
     questions_name_what_exists,

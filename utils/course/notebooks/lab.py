@@ -17,14 +17,18 @@ The marks, each on a line of its own:
 
 In the starter `raise NotImplementedError("what the student reads …")` stands in their place. A line `### INSTEAD` before the
 end splits the block: what follows it, less one `# ` a line, is the starter's text.
+
+What else the starter says, and from which metadata, stands in starter_cells.
 """
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.course.notebooks.notebook import Cell, Lecture, read
-from utils.course.notebooks.tidy import tidied
+from utils.course.notebooks import starter_cells
+from utils.course.notebooks.notebook import Cell, Lecture, parsed, read
+from utils.course.notebooks.starter_cells import Facts
+from utils.course.notebooks.tidy import CHECK, POINTS, tidied
 
 BEGIN = re.compile(r"(?P<indent>\s*)### BEGIN SOLUTION(?:: (?P<hint>.*\S))?\s*")
 INSTEAD = re.compile(r"\s*### INSTEAD\s*")
@@ -84,7 +88,11 @@ class Lab:
 
 def read_lab(path: str | Path) -> Lab:
     """The lab whose solution is the file `path`. Raises ValueError, naming the cell, if a task is not made as above."""
-    book = read(path)
+    return lab_of(read(path))
+
+
+def lab_of(book: Lecture) -> Lab:
+    """The lab of a solution. Raises ValueError like read_lab."""
     groups: dict[str, dict[str, Cell]] = {}
     for cell in book.cells:
         match = NAME.fullmatch(cell.id)
@@ -107,19 +115,77 @@ def points_of(check: Cell) -> int:
 
 
 def starter(solution: dict) -> dict:
-    """The JSON of the starter, from that of a solution. ValueError, naming the cell, for bad marks."""
+    """The JSON of the starter, from that of a solution. ValueError, naming the cell, for bad marks or metadata."""
+    lab = lab_of(parsed(tidied(solution), Path("solution.ipynb")))
+    unsolved = {cell.id: _unsolved(cell) for cell in lab.book.code}
+    tasks = [_facts(number, task) for number, task in enumerate(lab.tasks, 1)]
+    by_cell = {
+        cell.id: facts
+        for task, facts in zip(lab.tasks, tasks, strict=True)
+        for cell in (task.prose, task.code, task.check)
+    }
+    last = lab.tasks[-1].checks[-1].index
     cells = []
-    for cell in tidied(solution)["cells"]:
-        if "hidden" in cell["metadata"].get("tags", []) or cell["id"].startswith("ways-"):
+    for cell in lab.book.cells:
+        facts, source = by_cell.get(cell.id), unsolved.get(cell.id, cell.source)
+        if "hidden" in cell.tags or cell.id.startswith("ways-"):
             continue
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "code":
-            try:
-                source = without_solution(source)
-            except ValueError as error:
-                raise ValueError(f"cell {cell['id']}: {error}") from error
-        cells.append(cell | {"source": source.splitlines(keepends=True)})
+        if cell.index == 0:
+            source += "\n\n" + starter_cells.overview(*_plan(cell), tasks)
+        elif cell.id.startswith("task-"):
+            heading, _, text = source.partition("\n")
+            source = f"{heading}\n\n{starter_cells.under_the_heading(facts)}\n{text}"
+        elif cell.id.startswith("code-"):
+            source = f"{starter_cells.first_line_of_code(facts)}\n{source}"
+        elif cell.id.startswith(CHECK):
+            source = f"{starter_cells.first_line_of_check(facts)}\n{source}"
+        elif cell.kind == "code" and cell.index > last:
+            needs = cell.raw["metadata"].get("needs") or [task.name for task in lab.tasks]
+            source = f"{starter_cells.first_line_of_later_cell(needs)}\n{source}"
+        cells.append(cell.raw | {"source": source.splitlines(keepends=True)})
+        if cell.id == "setup":
+            cells.append(_new_cell("code", POINTS, starter_cells.points_source(tasks)))
+    cells.append(_new_cell("markdown", f"{starter_cells.HAND_IN}-intro", "## Your points, and what to hand in"))
+    cells.append(_new_cell("code", starter_cells.HAND_IN, "progress.hand_in()"))
     return tidied(solution | {"cells": cells})
+
+
+def _unsolved(cell: Cell) -> str:
+    try:
+        return without_solution(cell.source)
+    except ValueError as error:
+        raise ValueError(f"cell {cell.id}: {error}") from error
+
+
+def _facts(number: int, task: Task) -> Facts:
+    about = task.prose.raw["metadata"]
+    for name, most in (("minutes", 600), ("difficulty", starter_cells.MOST), ("importance", starter_cells.MOST)):
+        if about.get(name) not in range(1, most + 1):
+            raise ValueError(f"cell {task.prose.id}: {name} {about.get(name)!r} in its metadata, not from 1 to {most}")
+    return Facts(
+        number,
+        task.name,
+        visible=points_of(task.check),
+        hidden=points_of(task.hidden) if task.hidden else 0,
+        minutes=about["minutes"],
+        difficulty=about["difficulty"],
+        importance=about["importance"],
+        defines=starter_cells.defined(task.starter),
+        unchanged="" if task.refuses else task.starter,
+    )
+
+
+def _plan(title: Cell) -> tuple[list[str], str]:
+    """The lab's goals, and what it builds on."""
+    about = title.raw["metadata"]
+    for name in ("goals", "builds_on"):
+        if not about.get(name):
+            raise ValueError(f"cell {title.id}: no {name} in its metadata; see {starter_cells.__name__}")
+    return about["goals"], about["builds_on"]
+
+
+def _new_cell(kind: str, name: str, source: str) -> dict:
+    return {"cell_type": kind, "id": name, "metadata": {}, "source": source}
 
 
 def without_solution(source: str) -> str:

@@ -106,7 +106,11 @@ def notebooks_in(folder: Path) -> list[Path]:
 def read(path: str | Path) -> Lecture:
     """The lecture in the file `path`. Raises ValueError, naming it, if it is not a notebook of format 4."""
     path = Path(path)
-    raw = load(path)
+    return parsed(load(path), path)
+
+
+def parsed(raw: dict, path: Path) -> Lecture:
+    """The lecture whose JSON is `raw`, as load() returns it."""
     cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
     return Lecture(path, _number(path.stem), _title(cells) or path.stem, cells, _claims(cells), raw)
 

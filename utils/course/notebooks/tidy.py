@@ -18,9 +18,15 @@ HEX = re.compile(
     r"[0-9a-f]{8,}"
 )  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
 PROOF = re.compile(r"proof-(\d+|C)-\d+(-\d+)?")
-KEPT = ("host", "needs", "points", "tags")  # of a cell's metadata
+KEPT = (
+    "builds_on", "difficulty", "goals", "host", "importance", "minutes", "needs", "points", "tags",
+)  # of a cell's metadata  # fmt: skip
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 SET_UP = ("colab", "setup")  # the cells of a lecture that are shown folded
+POINTS, CHECK = (
+    "points-so-far",
+    "check-",
+)  # in a starter, which alone has a cell of the first name, these are folded too
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
@@ -82,8 +88,11 @@ def tidied(book: dict) -> dict:
     """A copy of the notebook's JSON in its stored form, with the same cells in the same order."""
     ids = _ids(book["cells"])
     cells = [_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)]
-    if any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]):
-        cells = [cell | {"metadata": cell["metadata"] | FOLDED} if cell["id"] in SET_UP else cell for cell in cells]
+    lecture, starter = any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]), POINTS in ids
+    for cell in cells:
+        name = cell["id"]
+        if (name in SET_UP and (lecture or starter)) or (starter and (name == POINTS or name.startswith(CHECK))):
+            cell["metadata"] |= FOLDED
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 

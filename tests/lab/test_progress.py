@@ -1,0 +1,137 @@
+"""A starter's checks: what counts, what is open, what is wrong and raises; and the cells that wait for them."""
+
+import re
+
+import pytest
+from helpers.notebook_shell import notebook_shell
+
+from utils.lab.ask import Wrong
+from utils.lab.progress import Progress, Task, fingerprint
+
+SETUP = "from utils.lab import Ask, expect_equal\n\nask = Ask(globals())"
+GIVEN = "# YOUR CODE\ndef triple(x):\n    return x"
+TASKS = {
+    "double": Task(2, hidden=1, defines=("double",)),
+    "triple": Task(3, defines=("triple",), unchanged=fingerprint(GIVEN)),
+}
+RIGHT = "def double(x):\n    return 2 * x"
+CHECK_DOUBLE = '%%check double   # task 1\nexpect_equal(ask("double(x)", x=4), 8, next_step="add")\nprint("Seen.")'
+CHECK_TRIPLE = '%%check triple\nexpect_equal(ask("triple(x)", x=4), 12, next_step="add twice")'
+
+
+@pytest.fixture
+def shell():
+    with notebook_shell() as made:
+        made.run_cell(SETUP)
+        made.user_ns["progress"] = Progress(made, TASKS)
+        yield made
+
+
+@pytest.fixture
+def run(shell, capsys):
+    """What running some cells prints; the exception of the last one is kept in shell.user_ns["error"]."""
+
+    def run(*cells: str) -> str:
+        for cell in cells:
+            capsys.readouterr()
+            outcome = shell.run_cell(cell, store_history=True)
+            shell.user_ns["error"] = outcome.error_before_exec or outcome.error_in_exec
+        return capsys.readouterr().out
+
+    return run
+
+
+def wrong(shell) -> str:
+    error = shell.user_ns["error"]
+    assert type(error) is Wrong
+    return str(error)
+
+
+def test_a_passed_check_counts_its_points(shell, run):
+    told = run(RIGHT, CHECK_DOUBLE)
+    assert told == "Seen.\nTask 1: 2 of 2, 2 of 5 so far  ██░░░\n" and shell.user_ns["error"] is None
+    assert run(CHECK_DOUBLE) == told, "twice is once"
+
+
+def test_what_is_not_written_yet_is_open_and_raises_nothing(shell, run):
+    told = run('def double(x):\n    raise NotImplementedError("double: add")', CHECK_DOUBLE)
+    assert told == "Task 1 is open: double: add\n" and shell.user_ns["error"] is None
+
+
+def test_a_wrong_answer_raises_with_the_verdict_first_and_the_students_line_last(shell, run):
+    told = run("def half(x):\n    return x // 0\n\n\ndef double(x):\n    return half(x)", CHECK_DOUBLE)
+    lines = wrong(shell).splitlines()
+    assert lines[0] == "Task 1 is not right yet." and lines[1] == "double(x)" and "ZeroDivisionError" in lines[-2]
+    shown = told.splitlines()
+    assert shown[: len(lines)] == lines
+    assert shown[len(lines) :] == [
+        "in:       double, line 6 of its cell: return half(x)",
+        "in:       half, line 2 of its cell: return x // 0",
+    ]
+
+
+def test_points_are_taken_back_when_the_code_is_no_longer_right(shell, run):
+    told = run(RIGHT, CHECK_DOUBLE, "def double(x):\n    return x", CHECK_DOUBLE)
+    assert told == wrong(shell) + "\n", "nothing was raised in the student's code"
+    assert wrong(shell).splitlines()[3:] == ["expected: 8", "got:      4", "next:     add"]
+    assert "0 of 5 so far  ░░░░░\nTask 1: 0 of 2   wrong\n" in run("progress.hand_in()")
+
+
+def test_a_cell_that_is_no_python_is_not_checked_by_its_older_version(shell, run):
+    run(RIGHT, CHECK_DOUBLE, "x = 1\ndef double(x):\n    return (2 * x", CHECK_DOUBLE)
+    assert "line 3 of your cell is not Python ('(' was never closed)" in wrong(shell)
+    assert run(RIGHT, CHECK_DOUBLE).startswith("Seen.")
+    run("def triple(x):\n    return (", CHECK_DOUBLE)
+    assert shell.user_ns["error"] is None, "it is another task's"
+
+
+def test_code_to_be_repaired_is_open_until_it_is_changed(shell, run):
+    assert run(GIVEN, CHECK_TRIPLE) == "Task 2 is open: its cell is as it was given\n"
+    run(GIVEN.replace("return x", "return 2 * x"), CHECK_TRIPLE)
+    assert "got:      8" in wrong(shell)
+    assert run(GIVEN.replace("return x", "return 3 * x"), CHECK_TRIPLE) == "Task 2: 3 of 3, 3 of 5 so far  ███░░\n"
+
+
+def test_a_loop_that_is_interrupted_is_shown_where_it_was(shell, run):
+    told = run("def double(x):\n    raise KeyboardInterrupt", CHECK_DOUBLE)
+    assert "It was interrupted." in wrong(shell) and told.endswith(
+        "in:       double, line 2 of its cell: raise KeyboardInterrupt\n"
+    )
+
+
+def test_what_a_check_does_not_expect_is_as_short(shell, run):
+    told = run("def double(x):\n    return [][x]", '%%check double\nask("double(x)", x=4).value + 1')
+    assert wrong(shell).splitlines()[1:] == [
+        "IndexError: list index out of range",
+        "asked: double(x)",
+        "    with x = 4",
+    ]
+    assert told.splitlines()[4:] == ["in:       double, line 2 of its cell: return [][x]"], "and no line of the check"
+
+
+def test_a_recursion_without_end_is_a_few_lines(shell, run):
+    told = run("def double(x):\n    return other(x)\n\n\ndef other(x):\n    return double(x)", CHECK_DOUBLE)
+    assert "RecursionError" in wrong(shell) and len(told.splitlines()) < 12
+    assert re.search(r"\nin:       … [\d,]+ more calls …\n", told)
+
+
+def test_a_later_cell_waits_for_the_tasks_it_needs(shell, run):
+    picture = "%%needs double triple\nseen = [double(n) for n in range(3)]\nseen"
+    assert (
+        run(RIGHT, CHECK_DOUBLE, picture) == "This cell waits for task 2: run it again when the checks have passed.\n"
+    )
+    assert "seen" not in shell.user_ns
+    assert run(picture.replace(" triple", "")) == "Out[4]: [0, 2, 4]\n", "its last line is shown"
+
+
+def test_the_end_names_the_file_and_what_is_missing(shell, run, tmp_path, monkeypatch):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    told = run(RIGHT, CHECK_DOUBLE, "progress.hand_in()")
+    assert told.startswith("2 of 5 so far  ██░░░\nTask 1: 2 of 2\nTask 2: 0 of 3   its check was not run\n")
+    assert "Hidden checks, when it is graded: up to 1 more.\n" in told and "Save this notebook first" in told
+    assert "this notebook (in Colab" in told
+    file = tmp_path / "01_mine.ipynb"
+    monkeypatch.setenv("JPY_SESSION_NAME", str(file))
+    assert str(file) not in run("progress.hand_in()"), "it is not there"
+    file.touch()
+    assert f"{file}  (last saved at " in run("progress.hand_in()")

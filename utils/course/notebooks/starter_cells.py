@@ -1,0 +1,162 @@
+"""What a starter has that its solution has not.
+
+The facts on its first screen, a line of facts under each task's heading, the first lines of its cells, the cell that counts
+the points, and the last one, which says what to hand in.
+
+All of it comes from the metadata of the solution's cells. Of the title: `goals` ("after this lab you can …") and `builds_on`
+(lectures and labs). Of each task's prose: `minutes`, and `difficulty` and `importance` from 1 to 5. Of a code cell after the
+last task: `needs`, the tasks whose code it uses; without that it needs all.
+"""
+
+import ast
+from dataclasses import dataclass
+
+from utils.lab.progress import fingerprint
+
+MOST = 5  # of difficulty and importance
+HAND_IN = "hand-in"  # the last cell, which like POINTS only a starter has
+MAGICS = ("%%check ", "%%needs ")  # how cells of a starter begin that are otherwise the solution's
+
+
+OVERVIEW = """\
+**After this lab you can**
+
+{goals}
+
+| | |
+|---|---|
+| Builds on | {builds_on} |
+| Time | about {time} |
+| Points | {points} |
+| Hand in | this notebook, saved; its last cell shows your points and names the file |
+
+**How it works.** After each task come three hints, folded away, from a nudge to nearly the answer; then **your cell**; then
+a **check**, folded too. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
+the check. A check that fails says what it asked, what it expected, what came and what to try next. After a restart of the
+kernel choose Run All Cells: it passes over the tasks that are still open.
+
+**Marks.** Difficulty: {least} a few lines, as the text says, to {most} several ideas at once.
+Importance: {least} good to have done, to {most} much of the course stands on it.
+"""
+COUNTING = """\
+# Counts your points: it makes the magics %%check and %%needs, with which cells below begin.
+from utils.lab.progress import Progress, Task
+
+progress = Progress(
+    get_ipython(),
+    {{
+{tasks}
+    }},
+)"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """About one task, for its student. unchanged: its starter's code, if that runs and is to be repaired; else ""."""
+
+    number: int
+    name: str
+    visible: int
+    hidden: int
+    minutes: int
+    difficulty: int
+    importance: int
+    defines: tuple[str, ...]
+    unchanged: str
+
+    @property
+    def points(self) -> int:
+        return self.visible + self.hidden
+
+
+def overview(goals: list[str], builds_on: str, tasks: list[Facts]) -> str:
+    """The end of the title's cell: goals, what the lab builds on, minutes, points, hidden checks, and how it works."""
+    repaired = [task.number for task in tasks if task.unchanged]
+    return OVERVIEW.format(
+        goals="\n".join(f"- {goal}" for goal in goals),
+        builds_on=builds_on,
+        time=_hours(sum(task.minutes for task in tasks)),
+        points=_points(tasks),
+        repair=f" (in {_tasks(repaired)} repair the code that is there)" if repaired else "",
+        least=_marks(1),
+        most=_marks(MOST),
+    ).strip()
+
+
+def _points(tasks: list[Facts]) -> str:
+    visible, hidden = sum(task.visible for task in tasks), [task for task in tasks if task.hidden]
+    if not hidden:
+        return f"{visible}, all by checks that you run here"
+    return (
+        f"{sum(task.points for task in tasks)}: {visible} by checks that you run here, and "
+        f"{sum(task.hidden for task in hidden)} by hidden checks, of {_tasks([task.number for task in hidden])}. "
+        "Those run when the lab is graded, and ask your functions with other inputs"
+    )
+
+
+def under_the_heading(task: Facts) -> str:
+    """The line of facts under a task's heading."""
+    points = f"{task.points} point{'s' * (task.points > 1)}" + f", {task.hidden} of them hidden" * bool(task.hidden)
+    marks = f"difficulty {_marks(task.difficulty)} · importance {_marks(task.importance)}"
+    return f"*{points} · about {task.minutes} minutes · {marks}*"
+
+
+def first_line_of_code(task: Facts) -> str:
+    """The comment on the cell that is the student's."""
+    what = "repair it" if task.unchanged else "write it here"
+    return f"# Task {task.number} · YOUR CODE: {what}, run this cell, then the check below."
+
+
+def first_line_of_check(task: Facts) -> str:
+    """The magic; the rest of the line is what a folded cell shows."""
+    points = (
+        f"{task.visible} of its {task.points} points"
+        if task.hidden
+        else f"{task.visible} point{'s' * (task.visible > 1)}"
+    )
+    return f"%%check {task.name}   # task {task.number}, {points}: run this cell"
+
+
+def first_line_of_later_cell(needs: list[str]) -> str:
+    return f"%%needs {' '.join(needs)}"
+
+
+def without_magic(source: str) -> str:
+    """A cell of a starter as it stands in the solution."""
+    return source.partition("\n")[2] if source.startswith(MAGICS) else source
+
+
+def points_source(tasks: list[Facts]) -> str:
+    """The code of the cell that counts the points and makes %%check and %%needs known."""
+    lines = []
+    for task in tasks:
+        hidden = f", hidden={task.hidden}" if task.hidden else ""
+        given = f"{first_line_of_code(task)}\n{task.unchanged}"
+        unchanged = f', unchanged="{fingerprint(given)}"' if task.unchanged else ""
+        lines.append(f'        "{task.name}": Task({task.visible}{hidden}, defines={_tuple(task.defines)}{unchanged}),')
+    return COUNTING.format(tasks="\n".join(lines))
+
+
+def defined(source: str) -> tuple[str, ...]:
+    """The functions and classes that a cell defines at its top."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return tuple(node.name for node in ast.parse(source).body if isinstance(node, kinds))
+
+
+def _tuple(names: tuple[str, ...]) -> str:
+    return f'("{names[0]}",)' if len(names) == 1 else "(" + ", ".join(f'"{name}"' for name in names) + ")"
+
+
+def _marks(number: int) -> str:
+    return "●" * number + "○" * (MOST - number)
+
+
+def _tasks(numbers: list[int]) -> str:
+    *others, last = map(str, numbers)
+    return f"tasks {', '.join(others)} and {last}" if others else f"task {last}"
+
+
+def _hours(minutes: int) -> str:
+    hours, rest = divmod(minutes, 60)
+    parts = [f"{hours} hour{'s' * (hours > 1)}"] * bool(hours) + [f"{rest} minutes"] * bool(rest)
+    return " ".join(parts)

@@ -1,0 +1,150 @@
+"""What a starter's checks do beyond asking: points so far, short messages, and a Run All that goes through to the end.
+
+    progress = Progress(get_ipython(), {"strides": Task(1, hidden=1, defines=("contiguous_strides",)), "swap": Task(2)})
+
+The starter's cells then begin with one of two magics:
+
+    %%check strides         a task's check: passed, or open (its code is not written yet), or wrong, and then it raises
+    %%needs strides swap    a cell that uses these tasks' code: it waits until their checks have passed
+"""
+
+import ast
+import hashlib
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.lab.ask import Wrong
+
+
+@dataclass(frozen=True)
+class Task:
+    """Points of the check that the student has, and of the hidden one; what the task's cell defines.
+
+    unchanged: the fingerprint of the cell as it was given, if it holds code that runs and is to be repaired.
+    """
+
+    points: int
+    hidden: int = 0
+    defines: tuple[str, ...] = ()
+    unchanged: str = ""
+
+
+class Progress:
+    """The points of one notebook while it is worked on. shell: IPython's, which runs the cells."""
+
+    def __init__(self, shell, tasks: dict[str, Task]):
+        self.shell, self.tasks = shell, tasks
+        self.passed: set[str] = set()
+        self.not_passed: dict[str, str] = {}  # task -> "open" or "wrong"
+        shell.register_magic_function(self.check, "cell", "check")
+        shell.register_magic_function(self.needs, "cell", "needs")
+
+    def check(self, line: str, cell: str) -> None:
+        """Run the check of the task named first in `line`. Raises Wrong if it fails; an open task is no error."""
+        name, *_ = line.split()
+        task, number = self.tasks[name], self._number(name)
+        self.passed.discard(name)
+        self.not_passed[name] = "wrong"
+        source = self._newest_definition(task)
+        if mistake := self._syntax_error(source):
+            raise Wrong(f"Task {number} was not checked: {mistake}")
+        try:
+            self._run(cell)
+        except NotImplementedError as error:
+            self._leave_open(name, str(error))
+        except (Exception, KeyboardInterrupt) as error:
+            if task.unchanged and fingerprint(source) == task.unchanged:
+                self._leave_open(name, "its cell is as it was given")
+                return
+            raised = error.__cause__ if isinstance(error, Wrong) else error
+            raise Wrong(f"Task {number} is not right yet.\n{_said(error)}") from raised
+        else:
+            self.passed.add(name)
+            del self.not_passed[name]
+            print(f"Task {number}: {task.points} of {task.points}, {self._so_far()}")
+
+    def needs(self, line: str, cell: str):
+        """Run the cell, and return the value of its last line, if the checks of all tasks in `line` have passed."""
+        waits = [str(self._number(name)) for name in line.split() if name not in self.passed]
+        if not waits:
+            return self._run(cell)
+        *others, last = waits
+        tasks = f"tasks {', '.join(others)} and {last}" if others else f"task {last}"
+        print(f"This cell waits for {tasks}: run it again when the checks have passed.")
+        return None
+
+    def hand_in(self) -> None:
+        """Print the points, what is open, and which file to hand in."""
+        hidden = sum(task.hidden for task in self.tasks.values())
+        print(self._so_far())
+        for name, task in self.tasks.items():
+            earned = task.points if name in self.passed else 0
+            why = "" if earned else f"   {self.not_passed.get(name, 'its check was not run')}"
+            print(f"Task {self._number(name)}: {earned} of {task.points}{why}")
+        if hidden:
+            print(f"Hidden checks, when it is graded: up to {hidden} more.")
+        print("\nSave this notebook first (Ctrl+S, or Cmd+S). Then hand in this file:")
+        print(_this_file(self.shell.user_ns))
+
+    def _leave_open(self, name: str, why: str) -> None:
+        self.not_passed[name] = "open"
+        print(f"Task {self._number(name)} is open: {why}")
+
+    def _so_far(self) -> str:
+        """Points as a sum and as a bar, one block for each point."""
+        earned = sum(self.tasks[name].points for name in self.passed)
+        total = sum(task.points for task in self.tasks.values())
+        return f"{earned} of {total} so far  {'█' * earned}{'░' * (total - earned)}"
+
+    def _number(self, name: str) -> int:
+        return list(self.tasks).index(name) + 1
+
+    def _newest_definition(self, task: Task) -> str:
+        """The source of the cell run last of those that define what the task asks for, also if it failed; "" if none was."""
+        names = "|".join(task.defines)
+        head = re.compile(rf"^(async def|def|class) ({names})\b", re.M)
+        cells = reversed(self.shell.history_manager.input_hist_raw)
+        return next((cell for cell in cells if head.search(cell)), "")
+
+    def _syntax_error(self, source: str) -> str:
+        """What is wrong with a cell that is not Python: what an earlier run of it defined would be checked in its place."""
+        try:
+            ast.parse(self.shell.transform_cell(source))
+        except SyntaxError as error:
+            return (
+                f"line {error.lineno} of your cell is not Python ({error.msg}), so none of it was run.\n"
+                "next:     correct that line, run your cell, then this check; an older version is not checked in its place"
+            )
+        return ""
+
+    def _run(self, cell: str):
+        tree, file = ast.parse(cell), self.shell.compile.cache(cell)
+        last = ast.Expression(tree.body.pop().value) if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, file, "exec"), self.shell.user_ns)
+        return eval(compile(last, file, "eval"), self.shell.user_ns) if last else None
+
+
+def fingerprint(source: str) -> str:
+    """Of a cell's text, whatever blanks end its lines."""
+    lines = (line.rstrip() for line in source.strip().splitlines())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _said(error: BaseException) -> str:
+    """The message of an expectation; of any other exception its kind, its text, and what was asked."""
+    if isinstance(error, Wrong):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "It was interrupted.\nnext:     look at the line below: does a loop there come to an end?"
+    return "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
+
+
+def _this_file(names: dict) -> str:
+    """The path of the notebook, as Jupyter or VS Code tells it, with the time when it was saved."""
+    told = os.environ.get("JPY_SESSION_NAME") or names.get("__vsc_ipynb_file__") or ""
+    if not told.endswith(".ipynb") or not Path(told).is_file():
+        return "this notebook (in Colab: File > Download > Download .ipynb)"
+    return f"{told}  (last saved at {time.strftime('%H:%M', time.localtime(Path(told).stat().st_mtime))})"

@@ -94,3 +94,17 @@ def test_step_prices_are_told_beside_the_bare_loop():
 def test_text_curve_names_its_opponents():
     shown = words(figures.text_curve([(1, 3.0), (2, 2.5)], (2, 2.6), {"fair die": 4.17}))
     assert "fair die 4.17" in shown
+
+
+def test_run_curves_draw_what_the_log_has_and_skip_what_it_lacks():
+    records = [
+        {"step": 5, "loss": 2.0, "lr": 0.1, "grad_norm": 3.0},
+        {"step": 10, "loss": None, "lr": 0.2, "grad_norm": 4.0},
+        {"step": 10, "val_loss": 1.5, "val_accuracy": 0.5},
+    ]
+    figure = figures.run_curves(records, "first")
+    drawn = [[list(map(float, part)) for part in line.get_data()] for axes in figure.axes for line in axes.lines]
+    assert drawn == [[[5], [2.0]], [[10], [1.5]], [[5, 10], [0.1, 0.2]], [[5, 10], [3.0, 4.0]]]
+    losses = figure.axes[0]
+    assert [text.get_text() for text in losses.get_legend().get_texts()] == ["training", "validation"]
+    assert "first" in [losses.get_title(loc=place) for place in ("left", "center")]

@@ -116,10 +116,11 @@ COMMON = {"steps": STEPS, "seed": 3, "log_every": 1, "val_every": 10, "val_batch
 COMMON["deterministic"] = False  # a CPU is so by itself, and to switch it on takes seconds of imports
 
 
+SHORT = {"batch_size": 5, "accumulation": 3, "steps": 24, "log_every": 4}  # 3 and 2 examples a rank; at last 1 and none
 TOO_SMALL = {  # batches, or the last of an epoch, with too few examples for all ranks and micro-batches
-    "too small": {"batch_size": 1, "steps": 6},
-    "short last batch": {"batch_size": 19, "accumulation": 3, "steps": 14},
-    "short last batch in parts": {"batch_size": 19, "accumulation": 3, "steps": 14, "parallel": "fsdp"},
+    "too small": {"batch_size": 1, "steps": 8},
+    "short last batch": SHORT,
+    "short last batch in parts": SHORT | {"parallel": "fsdp"},
 }
 
 

@@ -235,13 +235,15 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
     Nothing can be gained by reading our code: by now the points of those tasks are decided, and the tasks come in order. Nor
     can it be passed on to the student: of what a worker says now, only whether the check passes is kept.
     """
-    submission = ask.submission
+    submission, in_use = ask.submission, []
     failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
     for task in lab.tasks:
         ours = [name for name in depends_on(lab, task, submission.code) if name in failed]
         if task.name not in failed or not ours or untouched(task, submission.code[task.name]):
             continue
-        ask.use(with_reference(submission, lab, ours, task))
+        if ours != in_use:  # else the worker that has run them answers on
+            ask.use(with_reference(submission, lab, ours, task))
+            in_use = ours
         for check in task.checks:
             before = found[check.id]
             if before.earned < before.points:

@@ -1,6 +1,7 @@
-"""What all tests share: one thread, and the CPU seconds of each file in the report."""
+"""What all tests share: one thread, signals as a terminal has them, and the CPU seconds of each file in the report."""
 
 import resource
+import signal
 from collections import Counter
 
 import pytest
@@ -8,6 +9,11 @@ import torch
 
 CPU_SECONDS: Counter[str] = Counter()  # by file; on the process that writes the report
 SHOWN = 15  # files in the report
+
+# A shell ignores Ctrl-C for what it starts in the background, and nohup a closed terminal: tests send both.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(autouse=True)

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from helpers import (
     figure_text,  # noqa: F401  (no window)
@@ -11,3 +13,11 @@ def worker():
     with lab_worker.start() as process:
         yield process
         process.kill()
+
+
+@pytest.fixture(autouse=True)
+def own_recursion_limit():
+    """Code of a student's may raise it."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)

@@ -28,6 +28,7 @@ def task(name: str, code: str, needs: list[str]) -> list[dict]:
     checks = [("check", 2, "x=3", {}), ("hidden", 1, "x=seed", {"tags": ["hidden"]})]
     cells = [("task", f"## Task · {name}\n\n**By hand.** None."), ("hints", HINTS)]
     made = [{"cell_type": "markdown", "id": f"{part}-{name}", "metadata": {}, "source": text} for part, text in cells]
+    made[0]["metadata"] = {"minutes": 5, "difficulty": 1, "importance": 1}
     made.append({"cell_type": "code", "id": f"code-{name}", "metadata": {}, "source": code})
     for part, points, given, more in checks:
         result = {"twice": "4 * {}", "alone": "{} + 1"}[name].format(given.partition("=")[2])

@@ -50,15 +50,9 @@ def data() -> dict:
     return {
         "specs": {name: _spec(spec) for name, spec in CALCULATORS.items()},
         "own": OWN,
-        "processors": {
-            each.name: {
-                "short": answers.short_name(each.name),
-                "flops": each.flops,
-                "bandwidth": each.bandwidth,
-                "memory": each.memory,
-            }
-            for each in facts.PROCESSORS
-        },
+        "processors": {each.name: {"flops": each.flops, "bandwidth": each.bandwidth} for each in facts.PROCESSORS},
+        "short": {each.name: answers.short_name(each.name) for each in (*facts.PROCESSORS, *facts.OTHER_GPUS)},
+        "memory": {each.name: each.memory for each in (*facts.PROCESSORS, *facts.OTHER_GPUS)},
         "models": {name: asdict(shape) for name, shape in facts.MODELS.items()},
         "formats": {name: asdict(form) for name, form in facts.FORMATS.items()},
         "dtypeBytes": napkin.DTYPE_BYTES,

@@ -129,7 +129,7 @@
     if (!(precision in flops)) refuse(`'${processor}' has no ${precision} units: choose among ${Object.keys(flops).join(", ")}`);
     return flops[precision];
   }
-  const shortName = (processor) => DATA.processors[processor].short;
+  const shortName = (processor) => DATA.short[processor];
 
   // Formulas that several answers share
 
@@ -491,7 +491,7 @@
       }
       return { ...parts, activations, logits: 4 * batch * tokens * shape.vocabulary };
     });
-    const totals = byStage.map((parts) => sum(Object.values(parts))), limit = DATA.processors[gpu].memory;
+    const totals = byStage.map((parts) => sum(Object.values(parts))), limit = DATA.memory[gpu];
     const parts = byStage[stage], total = totals[stage], fits = total <= limit;
     const state = parts.weights + parts.gradients + parts["optimizer state"];
     const stages = [0, 1, 2, 3].filter((each) => totals[each] <= limit);
@@ -501,8 +501,8 @@
         return `${least}; ${percent(state, total)} of it is weights, gradients and optimizer state.`;
       }
       if (stages.length) return `ZeRO stage ${stages[0]} would fit.`;
-      if (total - state > limit) return "No stage helps: the activations alone are too much. Recompute more, or take fewer or shorter texts.";
-      return "No stage is enough: take more GPUs, recompute more, or take fewer or shorter texts.";
+      if (total - state > limit) return "No stage helps: the activations alone are too much. Recompute more, or take fewer or shorter sequences.";
+      return "No stage is enough: take more GPUs, recompute more, or take fewer or shorter sequences.";
     }
     const card = `${byteSize(limit)} of one ${shortName(gpu)}`, gap = byteSize(Math.abs(limit - total));
     const split = Object.entries(parts).map(([part, bytes]) => `${part} ${byteSize(bytes)}`).join(", ");

@@ -204,7 +204,7 @@
 
   const YEAR = 365 * 86400;
   const SPANS = [[60, "minute"], [3600, "hour"], [86400, "day"], [30 * 86400, "month"], [YEAR, "year"], [100 * YEAR, "100 years"]];
-  const short = (processor) => DATA.processors[processor].short;
+  const short = (processor) => DATA.short[processor];
 
   const PICTURES = {
     "training-time": ({ secondsByGpu, gpu }, width) => {

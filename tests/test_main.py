@@ -92,7 +92,20 @@ def test_help_works_as_a_command():
 # ---- a run, afterwards ----------------------------------------------------------------------------------------------
 
 TEXT = "abcd" * 200
-SHORT = ["--dropout", "0.1", "--context", "8", "--lr", "0.01", "--val-every", "10", "--log-every", "5", "--save-every", "10"]
+SHORT = [
+    "--dropout",
+    "0.1",
+    "--context",
+    "8",
+    "--lr",
+    "0.01",
+    "--val-every",
+    "10",
+    "--log-every",
+    "5",
+    "--save-every",
+    "10",
+]
 
 
 @pytest.fixture(scope="module")

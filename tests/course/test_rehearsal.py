@@ -108,6 +108,7 @@ def test_a_lab_gets_the_device_as_its_parameter(tmp_path, capsys):
 
 
 @buildable
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_each_sabotage_turns_it_red(tmp_path, capsys):
     proofs = {n: (proof,) for n, (proof, _) in enumerate(SABOTAGED.values(), 1)}

@@ -19,10 +19,9 @@ from utils.course.notebooks.notebook import load, text_of
 QUICK = "01_views_and_attention"
 
 
+@pytest.mark.nightly  # `make seeds` runs each solution at two other seeds
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "lab", [pytest.param(lab, id=name, marks=nightly_in(name, COMPILES, TRAINS)) for name, lab in LABS.items()]
-)
+@each_lab
 def test_solution_passes_at_another_seed_than_its_notebook(lab):
     assert failing(lab, {}, seed=987_654_321) == {}
 

@@ -281,7 +281,7 @@ def _(right, device, precision):
 # ---- optimizer -------------------------------------------------------------------------------------------------------
 
 
-@planted(40, "Adam(weight_decay) for AdamW", check.weight_decay_is_decoupled, "loop.state.make_optimizer")
+@planted(40, "Adam(weight_decay) for AdamW", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     groups = right(model, config).param_groups
     return Adam([{key: group[key] for key in ("params", "weight_decay")} for group in groups], config.lr, fused=True)

@@ -212,6 +212,7 @@ class Recording:
     steps: list[Step] = field(default_factory=list)
     # The forward passes since the last step: (inputs, whether in train mode, weights before it).
     forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)
+    passes: int = 0  # the forward passes of all steps, those that were skipped among them
     spoiled: int = 0  # how many of these there were when a gradient was last seen not to be finite
     validation_ids: list[int] = field(default_factory=list)
     validation_graphs: list[bool] = field(default_factory=list)
@@ -240,6 +241,7 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
             recording.validation_ids.extend((-1 - ids).tolist())
             recording.validation_graphs.append(outputs.requires_grad)
         elif torch.is_grad_enabled():  # a forward pass without gradients is preflight, not training
+            recording.passes += 1
             recording.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
 
     def after_backward(parameter):

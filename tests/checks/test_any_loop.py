@@ -355,7 +355,17 @@ def test_a_step_without_a_forward_pass_is_an_alarm():
     assert "without a forward pass of its own" in str(assert_caught(check.gradients_are_fresh, loop))
 
 
-# ---- the table -------------------------------------------------------------------------------------------------------
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_shows_what_its_loop_is_told(capsys):
+    page = (ROOT / "utils" / "checks" / "README.md").read_text(encoding="utf-8")
+    code, shown = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("python", "text"))
+    exec(code, {"__name__": "__main__"})
+    told, shown = (
+        [re.sub(r"[.\d]+$", "", line) for line in text.splitlines()] for text in (capsys.readouterr().out, shown)
+    )
+    assert set(shown) <= set(told) and len(told) == len(detectors())
 
 
 def seen_by() -> list[str]:

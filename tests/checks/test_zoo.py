@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 
 from utils.checks import loop as check
 from utils.checks import parts
-from utils.device import seed_everything
+from utils.checks.any_loop import public_functions
 from utils.loop import forward_backward, train
 from utils.loop.diagnosis import check_skipped_updates
 from utils.loop.metrics import count_targets, cross_entropy_sum
@@ -249,6 +249,20 @@ def _(right, parameters, limit):
     return clip_grad_norm_(iter(()), limit)
 
 
+@planted(None, "clipping that scales up as well", check.clip_binds, "loop.train.clip_gradients")
+def _(right, parameters, limit):
+    norm = right(parameters, limit)
+    for parameter in parameters if limit else ():
+        parameter.grad *= limit / norm.clamp(max=limit)
+    return norm
+
+
+@planted(None, "autocast entered once around the run", check.autocast_uses_new_weights, "loop.train.train")
+def _(right, *args, **options):
+    with torch.autocast("cpu", torch.bfloat16):
+        return right(*args, **options)
+
+
 @planted(50, "weights in bfloat16", check.weights_stay_float32, "loop.state.State.__init__")
 def _(right, state, model, config, *args):
     right(state, model.bfloat16() if config.precision == "bf16" else model, config, *args)
@@ -267,7 +281,7 @@ def _(right, device, precision):
 # ---- optimizer -------------------------------------------------------------------------------------------------------
 
 
-@planted(40, "Adam(weight_decay) for AdamW", check.weight_decay_is_decoupled, "loop.state.make_optimizer")
+@planted(40, "Adam(weight_decay) for AdamW", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     groups = right(model, config).param_groups
     return Adam([{key: group[key] for key in ("params", "weight_decay")} for group in groups], config.lr, fused=True)
@@ -283,15 +297,14 @@ def _(right, model, config):
     return right(model, replace(config, beta2=0.999))
 
 
-@planted(None, "biases decay", check.updates_follow_their_rule, "loop.state.make_optimizer")
+@planted(None, "SGD's weight decay lost", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
-    optimizer = right(model, config)
-    for group in optimizer.param_groups:
-        group["weight_decay"] = config.weight_decay
-    return optimizer
+    return right(model, replace(config, weight_decay=config.weight_decay * (config.optimizer == "adamw")))
 
 
-@planted(None, "momentum that begins with a blocked step", check.updates_follow_their_rule, "loop.state.make_optimizer")
+@planted(
+    None, "momentum that begins with a blocked step", check.skipped_step_leaves_no_trace, "loop.state.make_optimizer"
+)
 def _(right, model, config):
     optimizer = right(model, config)
     optimizer.state.clear()
@@ -324,6 +337,11 @@ def _(right, state, x, y):
 @planted(8, "schedule in steps, stepped once an epoch", check.rate_follows_schedule, "loop.state.lr_factor")
 def _(right, config, step):
     return right(config, step // 3)
+
+
+@planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.state.LambdaLR")
+def _(right, optimizer, factor):
+    return right(optimizer, [factor] + [lambda step: 1.0] * (len(optimizer.param_groups) - 1))
 
 
 @planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")
@@ -360,6 +378,13 @@ planted(None, "the average keeps its first buffers", check.average_is_validated,
 @planted(10, "train() forgotten after validation", check.trains_in_train_mode, "loop.train.eval_mode")
 def _(right, model):
     return nullcontext(model.eval())
+
+
+@planted(None, "left in eval mode at the end", check.trains_in_train_mode, "loop.train.train")
+def _(right, model, *args, **options):
+    result = right(model, *args, **options)
+    model.eval()
+    return result
 
 
 @planted(11, "eval() forgotten in validation", check.validates_in_eval_mode, "loop.train.eval_mode")
@@ -566,7 +591,7 @@ def _(right, guard, norm):
 @planted(
     None,
     "one blocked step blocks all that follow",
-    check.updates_follow_their_rule,
+    check.skipped_step_leaves_no_trace,
     "loop.guards.Guard.block_unless_finite",
 )
 def _(right, guard, norm):
@@ -608,22 +633,22 @@ def _(right, guard, saved):
 
 
 planted(
-    None, "BatchNorm remembers a blocked step", check.skipped_step_leaves_no_trace, "loop.guards.Guard.undo_buffers"
+    None, "BatchNorm remembers a blocked step", check.skipped_step_counts_nowhere, "loop.guards.Guard.undo_buffers"
 )(nothing)
 
 
-@planted(None, "the average moves in a blocked step", check.skipped_step_leaves_no_trace, "loop.optim.Ema.update")
+@planted(None, "the average moves in a blocked step", check.skipped_step_counts_nowhere, "loop.optim.Ema.update")
 def _(right, ema, weights, unless=None):
     right(ema, weights)
 
 
-@planted(None, "totals of a blocked step are not masked", check.skipped_step_leaves_no_trace, "loop.metrics.Mean.add")
+@planted(None, "totals of a blocked step are not masked", check.skipped_step_counts_nowhere, "loop.metrics.Mean.add")
 def _(right, mean, totals, count, unless=None):
     right(mean, totals, count)
 
 
 @planted(
-    None, "totals of a blocked step are multiplied by 0", check.skipped_step_leaves_no_trace, "loop.metrics.Mean.add"
+    None, "totals of a blocked step are multiplied by 0", check.skipped_step_counts_nowhere, "loop.metrics.Mean.add"
 )
 def _(right, mean, totals, count, unless=None):
     weight = 1 if unless is None else ~unless
@@ -633,7 +658,7 @@ def _(right, mean, totals, count, unless=None):
 @planted(
     None,
     "the schedule moves on in a blocked step",
-    check.skipped_step_leaves_no_trace,
+    check.skipped_step_counts_nowhere,
     "loop.diagnosis.check_skipped_updates",
 )
 def _(right, state, *args):
@@ -698,9 +723,15 @@ def _(right, seed):
     np.random.set_state(kept)  # noqa: NPY002
 
 
-@planted(None, "the caller's streams are seeded over", check.same_run, "loop.train.own_random_streams")
-def _(right, seed=None):
-    return right() if seed is None else nullcontext(seed_everything(seed))
+@planted(None, "a seed that does not reach the order", check.same_run, "loop.train.Order")
+def _(right, examples, batch_size, seed=0, **options):
+    return right(examples, batch_size, **options)
+
+
+@planted(None, "one seed for every step's dropout", check.dropout_draws_anew, "loop.train.forward_backward")
+def _(right, *args):
+    torch.manual_seed(0)
+    return right(*args)
 
 
 planted(None, "examples move the model's streams", check.workers_change_nothing, "data.order.set_rng_state")(nothing)
@@ -797,6 +828,7 @@ def _(right, state, val_loss):
 
 resumed_without(23, "the optimizer's state", resumes["optimizer"], "optimizer")
 resumed_without(24, "the random streams", resumes["random streams"], "rng")
+resumed_without(None, "BatchNorm's running mean", resumes["BatchNorm statistics"], "model", "2.running_mean")
 resumed_without(None, "NumPy's stream", resumes["random streams"], "rng", "numpy")
 resumed_without(None, "Python's stream", resumes["random streams"], "rng", "python")
 resumed_without(None, "the schedule", resumes["schedule"], "scheduler")
@@ -813,6 +845,12 @@ resumed_without(None, "the validations since the best", resumes["early stopping"
 @planted(None, "resumed at the start of the data", resumes["position in the data"], "loop.train.batches")
 def _(right, data, order, start, stop, **options):
     return right(data, order, 0, stop - start, **options)
+
+
+@planted(None, "resumed in the order of the epoch before", resumes["order of the next epoch"], "loop.train.batches")
+def _(right, data, order, start, stop, **options):
+    whole = order.steps_per_epoch if start % order.steps_per_epoch == 0 < start else 0
+    return right(data, order, start - whole, stop - whole, **options)
 
 
 @planted(
@@ -871,7 +909,7 @@ def called(detector: Callable) -> str:
 
 USED = {called(bug.detector): bug.detector for bug in PLANTED}
 # These look at each step for what a GPU's loop learns of later.
-STEP_BY_STEP = {check.skipped_step_leaves_no_trace, check.endless_skips_end_the_run}
+STEP_BY_STEP = {check.skipped_step_counts_nowhere, check.endless_skips_end_the_run}
 
 
 @pytest.mark.parametrize("name", USED)
@@ -932,12 +970,7 @@ def test_every_bug_of_the_zoo_is_here():
 
 
 def test_every_detector_has_a_bug_that_it_catches():
-    public = {
-        function
-        for module in (parts, check)
-        for name, function in vars(module).items()
-        if callable(function) and getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
-    }
+    public = {function for module in (parts, check) for function in public_functions(module).values()}
     used = {bug.detector for bug in (*PLANTED, *BESIDE)} | {detector for detector, *_ in ELSEWHERE.values()}
     used = {getattr(detector, "func", detector) for detector in used}
     assert used == public

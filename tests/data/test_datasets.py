@@ -129,15 +129,22 @@ def test_a_batch_is_its_items_stacked():
     examples = TensorData(torch.randn(7, 2, 3), torch.arange(7))
     assert len(examples) == 7 and examples.pure
     for indices in ([3, 0, 3], torch.tensor([3, 0, 3]), torch.tensor([], dtype=torch.int64)):
-        x, y = examples.__getitems__(indices)
+        x, y = examples.batch(indices)
         assert x.shape == (len(indices), 2, 3) and y.tolist() == [int(i) for i in indices]
         assert all(torch.equal(row, examples[int(i)][0]) for row, i in zip(x, indices, strict=True))
+
+
+def test_torchs_own_loader_makes_batches_of_it():
+    examples = TensorData(torch.randn(7, 2, 3), torch.arange(7))
+    x, y = zip(*DataLoader(examples, 3), strict=True)
+    assert [len(part) for part in x] == [3, 3, 1]
+    assert torch.equal(torch.cat(x), examples.x) and torch.equal(torch.cat(y), examples.y)
 
 
 @pytest.mark.parametrize("index", [7, -1])
 def test_index_outside_is_refused(index):
     with pytest.raises(IndexError):
-        TensorData(torch.randn(7, 2), torch.arange(7)).__getitems__([0, index])
+        TensorData(torch.randn(7, 2), torch.arange(7)).batch([0, index])
 
 
 def test_to_leaves_the_original_where_it_is():
@@ -146,7 +153,7 @@ def test_to_leaves_the_original_where_it_is():
     assert moved is not examples and moved.regression and moved.x.device.type == "cpu"
     if torch.cuda.is_available():
         moved = examples.to("cuda")
-        assert moved.__getitems__([1, 0])[0].is_cuda and not examples.x.is_cuda
+        assert moved.batch([1, 0])[0].is_cuda and not examples.x.is_cuda
 
 
 def test_ignored_labels_are_allowed():
@@ -322,7 +329,7 @@ def fit(model, part: TensorData, steps: int, lr: float) -> None:
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(model.parameters(), lr)
     for _ in range(steps):
-        x, y = part.__getitems__(torch.randint(len(part), (64,), generator=generator))
+        x, y = part.batch(torch.randint(len(part), (64,), generator=generator))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -421,7 +428,7 @@ def tokens_of(n: int) -> np.ndarray:
 def test_validation_counts_every_target_once(n, context):
     tokens = tokens_of(n)
     windows = Windows(tokens, context, stride=context)
-    x, y = windows.__getitems__(range(len(windows)))
+    x, y = windows.batch(range(len(windows)))
     assert x.shape == y.shape == (len(windows), context) and x.dtype == y.dtype == torch.int64
     counted = y != IGNORE
     assert y[counted].tolist() == tokens[1:].tolist()
@@ -448,7 +455,7 @@ def test_training_windows_are_slices_of_the_text(n, context, stride):
 def test_windows_are_fetched_alike_one_by_one_and_at_once():
     windows = Windows(tokens_of(100), 8, 8)
     for indices in ([3, 0, 12], torch.tensor([3, 0, 12]), np.array([3, 0, 12])):
-        x, y = windows.__getitems__(indices)
+        x, y = windows.batch(indices)
         for row, i in enumerate([3, 0, 12]):
             assert torch.equal(x[row], windows[i][0]) and torch.equal(y[row], windows[i][1])
     assert windows.pure and len(list(windows)) == len(windows)  # a plain for ends
@@ -582,9 +589,9 @@ def test_only_the_pages_in_use_are_read(tmp_path):
     tracemalloc.start()
     try:
         windows = Windows(np.memmap(path, "<u2", "r"), 64, 1)
-        _, y = windows.__getitems__([0, n // 2, len(windows) - 1])
+        _, y = windows.batch([0, n // 2, len(windows) - 1])
         copy = pickle.loads(pickle.dumps(windows))
-        assert torch.equal(copy.__getitems__([len(windows) - 1])[1][0], y[2])
+        assert torch.equal(copy.batch([len(windows) - 1])[1][0], y[2])
         assert tracemalloc.get_traced_memory()[1] < 1e6
     finally:
         tracemalloc.stop()
@@ -608,9 +615,9 @@ def test_pickled_windows_reopen_their_part_of_the_file():
 def test_workers_deliver_the_same_batches(method):
     windows = datasets.tiny_shakespeare(context=32).val
     keys = [[0, 5], [len(windows) - 1], [7, 7, 7]]
-    loader = DataLoader(windows, batch_sampler=keys, num_workers=1, collate_fn=as_is, multiprocessing_context=method)
+    loader = DataLoader(windows, batch_sampler=keys, num_workers=1, multiprocessing_context=method)
     for (x, y), key in zip(loader, keys, strict=True):
-        assert torch.equal(x, windows.__getitems__(key)[0]) and torch.equal(y, windows.__getitems__(key)[1])
+        assert torch.equal(x, windows.batch(key)[0]) and torch.equal(y, windows.batch(key)[1])
 
 
 @real_data
@@ -623,7 +630,7 @@ def test_real_text_is_the_published_one(monkeypatch):
     assert (len(splits.train.tokens), len(splits.val.tokens)) == (1_003_854, 111_540)
     assert "".join(splits.names[i] for i in splits.train.tokens[:1_000]) == text[:1_000]
     assert "".join(splits.names[i] for i in splits.val.tokens) == text[1_003_854:]
-    _, y = splits.val.__getitems__(range(len(splits.val)))
+    _, y = splits.val.batch(range(len(splits.val)))
     assert (y != IGNORE).sum() == 111_539
 
 

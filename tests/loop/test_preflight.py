@@ -620,12 +620,13 @@ def test_a_disk_that_fills_up_while_training(tmp_path):
 
     fill_up.calls = -2  # the first calls check the fit
     try:
-        with pytest.raises(RuntimeError, match=r"step 4 could not be written to .*File too large") as full:
+        with pytest.raises(RuntimeError, match=rf"{tmp_path} cannot be written to: .*File too large") as full:
             train(big, data, None, config, run=tmp_path, loss=fill_up)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
     assert "free space" in str(full.value) and "another folder" not in str(full.value)  # which would begin at step 0
+    assert all(str(full.value).count(words) == 1 for words in ("intact", "start again"))  # said once
     assert checkpoint.load_newest(tmp_path / "checkpoints")["progress"]["step"] == 2
     torch.manual_seed(0)
     resumed, straight = MLP((2, 4000, 3)), big
@@ -687,8 +688,9 @@ def test_a_folder_that_is_removed_while_training(tmp_path):
             shutil.rmtree(run)
         return nn.functional.cross_entropy(outputs, targets, reduction="sum")
 
-    with pytest.raises(RuntimeError, match=rf"{run} cannot be written to: the folder was removed"):
+    with pytest.raises(RuntimeError, match=rf"{run} cannot be written to: the folder was removed") as removed:
         train(net(), TensorData(X, Y), None, Config(steps=6, save_every=2), run=run, loss=loss)
+    assert str(removed.value).count("start again") == 1
     assert not run.exists()
 
 

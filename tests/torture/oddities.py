@@ -79,7 +79,7 @@ class Stream(IterableDataset):
 class Pure(TensorData):
     """It promises to fetch batches, and cannot."""
 
-    __getitems__ = property()
+    batch = property()
 
 
 def rows_of(n: int, kind: str) -> tuple[Tensor, Tensor]:

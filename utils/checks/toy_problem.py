@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import Dataset
 
 from utils.data.datasets import IGNORE, TensorData
@@ -21,6 +21,43 @@ from utils.loop.metrics import cross_entropy_sum
 Train = Callable  # with the signature of utils.loop.train
 EXAMPLES, BATCH, CLASSES = 22, 8, 3
 EPOCH = math.ceil(EXAMPLES / BATCH)  # steps
+SEED = 0  # of the examples, of the first weights, and of the runs
+
+
+class NotJudged(Exception):
+    """The detector cannot tell whether this loop is right. The message says why: neither a pass nor an alarm."""
+
+    def __str__(self) -> str:
+        return f"not judged: {super().__str__()}"
+
+
+def needs(train: Train, *parameters: str) -> None:
+    """Raise NotJudged if `train` was made by `adapt` out of a loop that lacks one of these parameters."""
+    missing = [name for name in parameters if not takes(train, name)]
+    if missing:
+        raise NotJudged(f"the loop takes no {' and no '.join(missing)}")
+
+
+def takes(train: Train, parameter: str) -> bool:
+    """Whether the loop has this parameter. One that was not made by `adapt` is taken to have all."""
+    return parameter in getattr(train, "parameters", {parameter})
+
+
+def options(train: Train, **settings) -> dict:
+    """Those of these settings that the loop has: what a detector would like and can do without."""
+    return {name: value for name, value in settings.items() if takes(train, name)}
+
+
+class Returned:
+    """What a loop returned. To ask for what it has not returned raises NotJudged; `value` is the object itself."""
+
+    def __init__(self, value: object):
+        self.value = value
+
+    def __getattr__(self, name: str):
+        if not hasattr(self.value, name):
+            raise NotJudged(f"the loop returns no {name}")
+        return getattr(self.value, name)
 
 
 class ToyProblem:
@@ -30,7 +67,7 @@ class ToyProblem:
     """
 
     def __init__(self, dropout=0.0, norm=False, draws=False, tokens=False, noise=False, dtype=torch.float32):
-        with own_random_streams(7):
+        with own_random_streams(7 + SEED):
             self.tokens = tokens
             make = _texts if tokens else _points
             self.data, self.val = make(+1, dtype, draws), make(-1, dtype, draws)
@@ -56,17 +93,19 @@ class ToyProblem:
     @classmethod
     def for_resuming(cls, case: str) -> "ToyProblem":
         """The problem for one case of RESUMED in checks/loop.py."""
-        problem = cls.adverse() if case == "early stopping" else cls(noise=case == "random streams")
+        if case == "early stopping":
+            return cls.adverse()
+        problem = cls(noise=case == "random streams", norm=case == "BatchNorm statistics")
         if case == "skipped steps":
             problem.data.x[3, 1] = math.nan
         if case == "loss scale":
             problem.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
         return problem
 
-    def run(self, train: Train, config: Config, val=None, run=None, loss=None):
+    def run(self, train: Train, config: Config, val=None, run=None, loss=None) -> Returned:
         """Call train(…) on this model and data, with the loop's default loss unless `loss` is given."""
         loss = loss or self.loss
-        return train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {}))
+        return Returned(train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {})))
 
     def ids(self, x: Tensor) -> Tensor:
         """The ids (B,) of inputs x; those of validation data are -1, -2, …"""
@@ -152,35 +191,48 @@ class _Noise(nn.Module):
 
 @dataclass
 class Step:
-    """What the optimizer was given at one step, and the forward passes that led to it."""
+    """What the optimizers were given at one step, and the forward passes that led to it."""
 
     x: Tensor  # the inputs of all forward passes of the step, concatenated
     sizes: list[int]  # the number of examples in each forward pass
     in_train_mode: bool  # whether every module was in train mode in every forward pass
     weights: list[Tensor]  # before the first forward pass of the step
-    gradients: list[Tensor | None]
-    lr: float
+    gradients: list[Tensor | None]  # of each parameter; None: it has none, or no optimizer holds it
+    rates: list[float]  # the learning rate of each group of parameters
+
+    @property
+    def finite(self) -> bool:
+        return all_finite(self.gradients)
 
 
 @dataclass
 class Recording:
-    """What went through the model and into the optimizer during a run, in order."""
+    """What went through the model and into the optimizers during a run, in order."""
 
     steps: list[Step] = field(default_factory=list)
     # The forward passes since the last step: (inputs, whether in train mode, weights before it).
     forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)
+    passes: int = 0  # the forward passes of all steps, those that were skipped among them
+    spoiled: int = 0  # how many of these there were when a gradient was last seen not to be finite
     validation_ids: list[int] = field(default_factory=list)
     validation_graphs: list[bool] = field(default_factory=list)
-    result: object = None
+    result: Returned | None = None
 
 
 def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -> Recording:
     """Run the loop on the problem and record what it does.
 
-    The ids in the inputs tell a training pass from a validation pass. The mode cannot: it may be the bug.
+    A step is what the optimizers do between two forward passes: one optimizer, or several with parameters of their own,
+    called after backward, within it, or with a closure. The ids in the inputs tell a training pass from a validation
+    pass. The mode cannot: it may be the bug.
     """
     recording = Recording()
     parameters = list(problem.model.parameters())
+    weights_before: list[list[Tensor]] = []
+    stepped: set[int] = set()  # the parameters that the newest step has moved
+
+    def before_forward(module, inputs):
+        weights_before[:] = [clones(parameters)]
 
     def on_forward(module, inputs, outputs):  # also called for the EMA: a copy of the model, hooks included
         x = inputs[0].detach().clone()
@@ -189,34 +241,57 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
             recording.validation_ids.extend((-1 - ids).tolist())
             recording.validation_graphs.append(outputs.requires_grad)
         elif torch.is_grad_enabled():  # a forward pass without gradients is preflight, not training
+            recording.passes += 1
             recording.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
 
-    weights_before = []
-
-    def before_forward(module, inputs):
-        weights_before[:] = [clones(parameters)]
+    def after_backward(parameter):
+        if not all_finite([parameter.grad]):
+            recording.spoiled = len(recording.forwards)
 
     def before_step(optimizer, args, kwargs):
-        if not any(p is q for group in optimizer.param_groups for p in group["params"] for q in parameters):
+        if not _has_closure(args, kwargs):
+            record_step(optimizer)
+
+    def after_step(optimizer, args, kwargs):  # with a closure, forward and backward are a part of the step
+        if _has_closure(args, kwargs):
+            if isinstance(optimizer, torch.optim.LBFGS):
+                raise NotJudged("LBFGS makes several forward passes in a step")
+            record_step(optimizer)
+
+    def record_step(optimizer):
+        in_optimizer = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        held = [id(p) in in_optimizer for p in parameters]
+        if not any(held):
             return  # the optimizer of another model
-        assert recording.forwards, f"step {len(recording.steps) + 1} was made without a forward pass"
-        x, modes, weights = zip(*recording.forwards, strict=True)
-        recording.forwards.clear()
-        recording.steps.append(
-            Step(
-                torch.cat(x),
-                [len(part) for part in x],
-                all(modes),
-                weights[0],
-                [None if p.grad is None else p.grad.detach().clone() for p in parameters],
-                optimizer.param_groups[0]["lr"],
+        gradients = [
+            p.grad.detach().clone() if own and p.grad is not None else None
+            for p, own in zip(parameters, held, strict=True)
+        ]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        if recording.forwards:
+            if all_finite(gradients) and recording.spoiled < len(recording.forwards):
+                del recording.forwards[: recording.spoiled]  # of a step that was skipped by not calling the optimizer
+            x, modes, weights = zip(*recording.forwards, strict=True)
+            recording.forwards.clear()
+            recording.spoiled = 0
+            stepped.clear()
+            recording.steps.append(
+                Step(torch.cat(x), [len(part) for part in x], all(modes), weights[0], gradients, rates)
             )
-        )
+        else:
+            again = not recording.steps or stepped & in_optimizer
+            assert not again, f"step {len(recording.steps) + 1} was made without a forward pass of its own"
+            step = recording.steps[-1]
+            step.gradients = [a if b is None else b for a, b in zip(step.gradients, gradients, strict=True)]
+            step.rates += rates
+        stepped.update(in_optimizer)
 
     handles = [
         problem.model.register_forward_pre_hook(before_forward),
         problem.model.register_forward_hook(on_forward),
+        *(p.register_post_accumulate_grad_hook(after_backward) for p in parameters if p.requires_grad),
         register_optimizer_step_pre_hook(before_step),
+        register_optimizer_step_post_hook(after_step),
     ]
     try:
         recording.result = problem.run(train, config, **arguments)
@@ -227,16 +302,24 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
     return recording
 
 
+def _has_closure(args: tuple, kwargs: dict) -> bool:
+    return kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
+
+
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def plain_config(**changes) -> Config:
     plain = {"steps": 2 * EPOCH, "batch_size": BATCH, "optimizer": "sgd", "momentum": 0.0, "lr": 0.1, "device": "cpu"}
-    return Config(**plain | changes)
+    return Config(**plain | {"seed": SEED} | changes)
 
 
 def clones(tensors) -> list[Tensor]:
     return [t.detach().clone() for t in tensors]
+
+
+def all_finite(tensors: list[Tensor | None]) -> bool:
+    return all(bool(t.isfinite().all()) for t in tensors if t is not None)
 
 
 def norm_of(tensors: list[Tensor | None]) -> float:

@@ -73,11 +73,8 @@ class TensorData(Dataset):
     def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self.x[i], self.y[i]
 
-    def __getitems__(self, indices: list[int] | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch (x, y) of `indices`, fetched at once. IndexError for an index below 0 or past the end.
-
-        It is a batch already: a DataLoader needs a collate_fn that returns what it is given.
-        """
+    def batch(self, indices: list[int] | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch (x, y) of `indices`, fetched at once. IndexError for an index below 0 or past the end."""
         indices = torch.as_tensor(indices, dtype=torch.int64, device=self.x.device)
         return self.x.index_select(0, indices), self.y.index_select(0, indices)  # a third of the time of x[indices]
 
@@ -307,14 +304,11 @@ class Windows(Dataset):
         return math.ceil((len(self.tokens) - 1 - self.context) / self.stride) + 1
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
-        x, y = self.__getitems__([i])
+        x, y = self.batch([i])
         return x[0], y[0]
 
-    def __getitems__(self, indices: list[int] | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch (x, y), each int64 (B, context). IndexError for an index below 0 or past the end.
-
-        It is a batch already: a DataLoader needs a collate_fn that returns what it is given.
-        """
+    def batch(self, indices: list[int] | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch (x, y), each int64 (B, context). IndexError for an index below 0 or past the end."""
         indices = np.asarray(indices.cpu() if isinstance(indices, torch.Tensor) else indices, dtype=np.int64)
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"window {indices.min()} .. {indices.max()} of {len(self):,}")

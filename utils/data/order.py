@@ -148,7 +148,7 @@ class _Fetch(Dataset):
         if getattr(self.dataset, "pure", False):
             for first in indices[:1]:
                 self._begin(int(first))  # and the rest with it
-            return self.dataset.__getitems__(indices)
+            return self.dataset.batch(indices)
         kept = rng_state()  # what an example draws must not move the streams of the model
         try:
             return self._together([self._example(epoch, int(index)) for index in indices], indices)
@@ -209,7 +209,7 @@ def batches(
     """The batches of steps `start` … `stop` - 1, the same for any number of workers and any `start`.
 
     A dataset with the attribute `pure = True` promises that an example depends on its index alone and is fetched a batch
-    at a time by `__getitems__(indices)`. Of any other, `dataset[index]` is called with the global streams of torch, NumPy
+    at a time by `batch(indices)`. Of any other, `dataset[index]` is called with the global streams of torch, NumPy
     and Python seeded for (seed, epoch, index); a generator of its own that it carries along is outside this promise.
 
     workers: processes that fetch ahead, `prefetch` batches each. persistent: keep them over epochs instead of starting

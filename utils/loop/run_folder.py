@@ -229,7 +229,8 @@ class RunFolder:
         try:
             yield
         except (OSError, RuntimeError) as error:
-            reason = str(error).replace(str(self.here), str(self.path))
+            cause = error.__cause__ or error  # checkpoint.save adds a next move of its own
+            reason = str(cause).replace(str(self.here), str(self.path))
             if not (self.here / ".lock").exists():
                 reason = f"the folder was removed ({reason})"
             raise RuntimeError(

@@ -1,0 +1,87 @@
+"""Any training loop in front of the detectors of loop.py: `adapt` makes it callable for them, `examine` runs them all.
+
+README.md shows both in one screen.
+"""
+
+import contextlib
+import inspect
+import io
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from functools import partial
+from types import ModuleType
+
+from utils.checks import loop as detectors_of_loops
+from utils.checks import toy_problem
+from utils.checks.toy_problem import NotJudged, Train, needs, plain_config
+from utils.device import own_random_streams
+from utils.loop.config import Config
+from utils.loop.metrics import count_targets, cross_entropy_sum
+
+OBJECTS = ("model", "data", "val", "run", "loss")
+UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
+
+
+def adapt(loop: Callable) -> Train:
+    """`loop` as the `train` that a detector calls. The names of its parameters say what it can do.
+
+    model and data: a module to train in place, and a dataset of (x, y). Of the rest, those that the loop has:
+    val: a dataset to validate on. run: a folder for its checkpoints, from which the same call goes on.
+    loss: (outputs, targets) → the mean over the targets; without this parameter the loop uses cross-entropy.
+    steps, batch_size, lr, seed, clip, …: any setting of utils.loop.Config, with the meaning that it has there.
+
+    A detector that needs another parameter raises NotJudged. Raises ValueError for a name that no detector knows.
+    """
+    names = set(inspect.signature(loop).parameters)
+    unknown = sorted(names - {*OBJECTS, *(field.name for field in fields(Config))})
+    if unknown or not {"model", "data"} <= names:
+        wrong = f"takes {', '.join(unknown)}" if unknown else "does not take model and data"
+        raise ValueError(
+            f"{loop.__name__} {wrong}: its parameters are model, data, and any of {', '.join(OBJECTS[2:])} and the "
+            "settings of utils.loop.Config"
+        )
+
+    def train(model, data, val=None, config=None, *, run=None, loss=None):
+        settings = asdict(config or Config())
+        plain = asdict(plain_config())
+        asked = {name for name, value in settings.items() if value != plain[name]} - UNSEEN
+        asked |= {name for name, value in (("val", val), ("run", run), ("loss", loss)) if value is not None}
+        needs(train, *sorted(asked))
+        given = settings | {"model": model, "data": data, "val": val, "run": run}
+        given["loss"] = _mean(loss or cross_entropy_sum)
+        return loop(**{name: given[name] for name in names})
+
+    train.parameters = names
+    return train
+
+
+def _mean(loss: Callable) -> Callable:
+    return lambda outputs, targets: loss(outputs, targets) / count_targets(targets).clamp(min=1)
+
+
+def examine(train: Train) -> dict[str, str]:
+    """The verdict of each detector on `train`, by its name: "passes", "ALARM: …" or "not judged: …"."""
+    verdicts = {}
+    for name, detector in detectors().items():
+        with own_random_streams(toy_problem.SEED), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                detector(train)
+                verdicts[name] = "passes"
+            except AssertionError as error:
+                verdicts[name] = f"ALARM: {error}"
+            except NotJudged as error:
+                verdicts[name] = str(error)
+    return verdicts
+
+
+def detectors() -> dict[str, Callable[[Train], None]]:
+    """The detectors of loop.py, by name; that of resuming once for each state that can be lost."""
+    found = public_functions(detectors_of_loops)
+    resumes = found.pop("resumes_exactly")
+    return found | {f"resumes_exactly: {what}": partial(resumes, what=what) for what in detectors_of_loops.RESUMED}
+
+
+def public_functions(module: ModuleType) -> dict[str, Callable]:
+    """The functions that a module defines, by name, without those that begin with an underscore."""
+    functions = inspect.getmembers(module, inspect.isfunction)
+    return {name: f for name, f in functions if f.__module__ == module.__name__ and name[0] != "_"}

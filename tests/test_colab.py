@@ -28,31 +28,90 @@ LECTURE = "01_tensors_and_strides"
 # The cell
 
 
-def run_cell(source: str, folder: Path, before: str = "") -> subprocess.CompletedProcess:
+def run_cell(source: str, folder: Path, before: str = "", **environment: str) -> subprocess.CompletedProcess:
     """Run the cell in a bare Python in `folder`, and say what it has changed there."""
     code = (
         f"import sys, types, os\n{before}\n"
         "state = lambda: (set(sys.modules), list(sys.path), dict(os.environ), os.getcwd())\n"
         f"kept = state()\nexec({source!r})\nprint(*(state()[0] - kept[0]), kept[1:] == state()[1:])"
     )
-    return subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True)
+    command = [sys.executable, "-I", "-c", code]
+    return subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True)
 
 
-IN_COLAB = "sys.modules['google.colab'] = types.ModuleType('google.colab')"
+IN_COLAB = "sys.modules['google.colab'] = types.ModuleType('google.colab')\n"
+ASKED = "import builtins\nbuiltins.input = lambda question: print('asked') or {answer!r}"
+BY_NOBODY = "import builtins\ndel builtins.input"
+NOTEBOOK = f"notebooks/{LECTURE}.ipynb"
 
 
 @pytest.mark.parametrize("address", ["", ADDRESS])
 def test_at_home_the_cell_does_nothing(tmp_path, address):
-    done = run_cell(colab_links.cell_source("notebooks", address), tmp_path)
+    done = run_cell(colab_links.cell_source(NOTEBOOK, address), tmp_path)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", ""), (
         "nothing imported, printed or changed"
     )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_an_address_the_cell_says_what_to_do(tmp_path):
-    done = run_cell(colab_links.cell_source("notebooks", ""), tmp_path, IN_COLAB)
-    assert f"the course is not in {tmp_path.resolve()}/course: clone or upload it there" in done.stderr.splitlines()[-1]
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> dict[str, str]:
+    """The environment in which git finds, at ADDRESS, a course that only says which notebook it was asked to prepare."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "course" / "utils").mkdir(parents=True)
+    (folder / "course" / "utils" / "colab.py").write_text("def prepare(notebook):\n    print('prepares', notebook)\n")
+    return fake_colab.redirected(ADDRESS, fake_colab.bare_clone(folder / "course", folder / "course.git"))
+
+
+GITHUB = ADDRESS.replace(":", "%3A").replace("/", "%2F") + "%2Fblob%2Fmain%2F" + NOTEBOOK.replace("/", "%2F")
+DRIVE = "1ZAqQEIxR08eODSPEHvKPwbZoioVdV8L9"
+
+
+def without_address(folder: Path, environment: dict[str, str], before: str = ASKED.format(answer="")):
+    """Run the cell of a notebook without badges, in Colab."""
+    return run_cell(colab_links.cell_source(NOTEBOOK, ""), folder, IN_COLAB + before, **environment)
+
+
+def test_a_notebook_opened_from_github_finds_the_course_by_itself(tmp_path, small):
+    with fake_colab.sessions(GITHUB) as colab_server:
+        done = without_address(tmp_path, small | colab_server)
+    assert (done.stdout.splitlines()[0], done.stderr) == (f"prepares {NOTEBOOK}", "")
+
+
+@pytest.mark.parametrize("answer", [ADDRESS, f" {ADDRESS}/blob/main/README.md\n"])
+def test_any_other_notebook_asks_once(tmp_path, small, answer):
+    with fake_colab.sessions(DRIVE) as colab_server:
+        first = without_address(tmp_path, small | colab_server, ASKED.format(answer=answer))
+        again = without_address(tmp_path, small | colab_server, ASKED.format(answer=answer))
+    assert first.stdout.splitlines()[:2] == ["asked", f"prepares {NOTEBOOK}"]
+    assert again.stdout.splitlines()[0] == f"prepares {NOTEBOOK}"
+
+
+@pytest.mark.parametrize(
+    ("before", "gits_words"),
+    [
+        (ASKED.format(answer=""), ""),
+        (BY_NOBODY, ""),
+        (ASKED.format(answer="/no/repository"), "fatal: repository '/no/repository' does not exist"),
+    ],
+)
+def test_where_nobody_knows_the_address_the_cell_names_the_line_to_edit(tmp_path, before, gits_words):
+    done = without_address(tmp_path, {}, before)
+    *_, said = done.stderr.strip().splitlines()
+    assert said.startswith(
+        f"RuntimeError: The course is not in {tmp_path.resolve()}/course. Write its address into the"
+    )
+    assert said.endswith(gits_words)
+    (line,) = re.findall("`(.+?)` of this cell", said)
+    assert colab_links.cell_source(NOTEBOOK, "").count(f"\n    {line}") == 1
+
+
+def test_the_line_edited_by_hand_is_enough(tmp_path, small):
+    line = 'repository = ""'
+    source = colab_links.cell_source(NOTEBOOK, "")
+    assert source.count(line) == 1
+    done = run_cell(source.replace(line, f'repository = "{ADDRESS}"'), tmp_path, IN_COLAB + BY_NOBODY, **small)
+    assert (done.stdout.splitlines()[0], done.stderr) == (f"prepares {NOTEBOOK}", "")
 
 
 # What it calls
@@ -71,7 +130,7 @@ def versions(monkeypatch, tmp_path):
 
 
 def test_where_all_is_there_nothing_is_installed(versions, capsys):
-    colab.prepare("labs")
+    colab.prepare("labs/01_views_and_attention.ipynb")
     assert versions[1] == [] and Path.cwd() == ROOT / "labs"
     assert os.environ["PYTHONPATH"] == f"{ROOT}{os.pathsep}/before"
     assert capsys.readouterr().out == (
@@ -82,7 +141,7 @@ def test_where_all_is_there_nothing_is_installed(versions, capsys):
 def test_only_what_is_missing_is_installed_at_its_pin(versions, capsys):
     told, asked = versions
     pin, told["numpy"] = told.pop("einops"), "2.0.2"
-    colab.prepare("notebooks")
+    colab.prepare(NOTEBOOK)
     assert asked == [f"einops=={pin}"]
     printed = capsys.readouterr().out
     assert f"pip installs missing packages: einops=={pin}\n" in printed
@@ -93,7 +152,7 @@ def test_only_what_is_missing_is_installed_at_its_pin(versions, capsys):
 def test_an_untested_torch_is_named_and_stays(versions, capsys, version):
     told, asked = versions
     told["torch"] = version
-    colab.prepare("notebooks")
+    colab.prepare(NOTEBOOK)
     assert asked == []
     assert f"torch {version} is installed and stays" in (printed := capsys.readouterr().out)
     assert "tested with torch 2.11, 2.12 and 2.13: if a claim turns red" in printed
@@ -103,14 +162,14 @@ def test_without_torch_nothing_is_touched(versions, tmp_path):
     told, asked = versions
     del told["torch"], told["einops"]
     with pytest.raises(RuntimeError, match="torch is missing, and it is never installed here"):
-        colab.prepare("notebooks")
+        colab.prepare(NOTEBOOK)
     assert asked == [] and Path.cwd() == tmp_path
 
 
 def test_a_python_that_is_too_old_is_told_first(versions, monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 10, 12))
     with pytest.raises(RuntimeError, match=r"Python 3\.10 is too old, the course needs 3\.11 or newer"):
-        colab.prepare("notebooks")
+        colab.prepare(NOTEBOOK)
     needed = re.search(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert needed[1] == colab._dotted(colab.OLDEST)
 

@@ -18,22 +18,40 @@ OLDEST = (3, 11)  # Python
 TESTED = ("2.11", "2.12", "2.13")  # torch
 NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "ipywidgets", "pytest")  # by the notebooks
 ELSE = "Or read the course at home: its README needs two commands"
+NEEDS_TESTED = ()  # notebooks that an older torch cannot run at all
+DIFFER = {}  # notebook: its claims that do not hold with an older torch
 
 
-def prepare(folder: str) -> None:
-    """Install the missing packages that the notebooks need, report untested versions, and change to `folder` of the course.
+class NotReady(RuntimeError):
+    """What a notebook lacks here, and the next move. A notebook shows the message alone."""
 
-    Raises RuntimeError, before anything is changed, if Python is too old or torch is missing; and if pip fails.
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback."""
+        return [str(self)]
+
+
+def prepare(notebook: str) -> None:
+    """Install the missing packages that notebooks need, report untested versions, and change to the notebook's folder.
+
+    notebook: its path in the repository, "notebooks/01_tensors_and_strides.ipynb" say. Raises NotReady, before anything
+    is changed, if Python is too old, if torch is missing or too old for this notebook; and if pip fails.
     """
     if sys.version_info[:2] < OLDEST:
-        raise RuntimeError(
+        raise NotReady(
             f"Python {_dotted(sys.version_info[:2])} is too old, the course needs {_dotted(OLDEST)} or newer: choose "
             f"a newer runtime (Runtime, Change runtime type). {ELSE}"
         )
     present = {name: version for name in NEEDED if (version := version_of(name))}
     if "torch" not in present:
-        raise RuntimeError(
+        raise NotReady(
             f"torch is missing, and it is never installed here: choose a runtime that has it, or install it. {ELSE}"
+        )
+    older = _is_older(present["torch"])
+    if older and Path(notebook).stem in NEEDS_TESTED:
+        raise NotReady(
+            f"This notebook needs torch {TESTED[0]} or newer, and torch {present['torch']} is installed. Run "
+            f"`%pip install torch=={TESTED[-1]}.*` in a cell of its own, choose Runtime, Restart session, and run this "
+            f"notebook again. {ELSE}"
         )
     pins = pins_of((ROOT / "requirements.txt").read_text(encoding="utf-8"))
     missing = [f"{name}=={pins[name]}" for name in NEEDED if name not in present]
@@ -41,10 +59,12 @@ def prepare(folder: str) -> None:
         print(f"pip installs missing packages: {', '.join(missing)}")
         install(missing)
     print(_about(present, pins))
+    if older and (claims := DIFFER.get(Path(notebook).stem)):
+        print(f"With a torch older than {TESTED[0]} these claims do not hold, and are red: {', '.join(claims)}.")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )  # for child processes
-    os.chdir(ROOT / folder)
+    os.chdir((ROOT / notebook).parent)
 
 
 def version_of(name: str) -> str | None:
@@ -61,7 +81,7 @@ def pins_of(requirements: str) -> dict[str, str]:
 
 
 def install(wanted: list[str]) -> None:
-    """Have pip install `wanted` with every installed package pinned to its version. RuntimeError if it cannot."""
+    """Have pip install `wanted` with every installed package pinned to its version. NotReady if it cannot."""
     installed = {f"{dist.name}=={dist.version}" for dist in metadata.distributions() if dist.name and dist.version}
     pinned = sorted(line for line in installed if re.fullmatch(r"[\w.-]+==\d[\w.+!]*", line))
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +91,7 @@ def install(wanted: list[str]) -> None:
         command += ["--constraint", str(constraints), *wanted]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        raise RuntimeError(
+        raise NotReady(
             f"pip could not install {', '.join(wanted)} beside the installed packages:\n{done.stdout.strip()[-1500:]}\n"
             f"Start a fresh runtime and run this cell first. {ELSE}"
         )
@@ -94,6 +114,11 @@ def _about(present: dict[str, str], pins: dict[str, str]) -> str:
     if others:
         lines.append(f"Also installed in other versions, and left unchanged: {', '.join(others)}.")
     return "\n".join(lines)
+
+
+def _is_older(torch: str) -> bool:
+    """Whether this torch is older than all that the course is tested with."""
+    return tuple(map(int, re.findall(r"\d+", torch)[:2])) < tuple(map(int, TESTED[0].split(".")))
 
 
 def _dotted(version: tuple[int, ...]) -> str:

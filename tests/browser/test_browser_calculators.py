@@ -1,5 +1,6 @@
 """Something is moved in each calculator, in JupyterLab; what it then says and shows is what the pure function says."""
 
+import itertools
 import re
 import time
 
@@ -53,9 +54,9 @@ class Shown:
             chosen = control.locator("select").evaluate("e => e.selectedOptions[0].text")
             return each.options[" ".join(chosen.split())]
         if isinstance(each, calculators.Switch):
-            return "mod-active" in control.evaluate("e => e.className + ' ' + [...e.children].map(c => c.className)")
+            return control.locator("input").is_checked()
         if isinstance(each, calculators.Slide):
-            return float(control.locator(".widget-readout").inner_text())
+            return float(control.locator("input").input_value())
         return control.locator("input").input_value()
 
     def answer(self) -> str:
@@ -140,6 +141,29 @@ def test_number_and_picture_follow(opened, name):
     after = shown.answer(), shown.picture(), shown.inputs()
     assert after[1], f"{after[0]!r}: no picture to compare"
     assert all(a != b for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", SLIDERS)
+def test_it_is_laid_out_as_a_form(opened, name):
+    """One input in a row: no label is cut, all begin and end at the same places, and each has a name."""
+    box = Shown(opened, name).box
+    rows = box.locator(".calculator-input, .calculator-preset").evaluate_all(
+        """rows => rows.map(row => {
+            const edges = e => e.getBoundingClientRect(), label = row.querySelector('.widget-label');
+            const fields = [...row.querySelectorAll('select, input')], last = fields[fields.length - 1];
+            return {
+                cut: label.scrollWidth > label.clientWidth + 1, left: edges(label).right,
+                top: edges(row).top, bottom: edges(row).bottom, last: last.type === 'checkbox' ? null : edges(last).right,
+                named: fields.every(e => e.title || e.labels[0].textContent),
+            };
+        })"""
+    )
+    assert len(rows) == len(calculators.find(name).inputs) + 1
+    assert not any(row["cut"] for row in rows) and all(row["named"] for row in rows)
+    assert len({round(row["left"]) for row in rows}) == 1
+    ends = [row["last"] for row in rows if row["last"] is not None]
+    assert max(ends) - min(ends) < 1 and max(ends) <= box.bounding_box()["x"] + box.bounding_box()["width"]
+    assert all(above["bottom"] <= below["top"] for above, below in itertools.pairwise(rows))
 
 
 def test_a_broken_calculator_is_noticed(lab, page):

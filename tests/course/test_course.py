@@ -420,7 +420,7 @@ def good_cells() -> list[dict]:
         markdown(
             "title", title_source("# Trial\n\nIt takes about 5 minutes.", "notebooks/01_trial.ipynb", address_of())
         ),
-        folded(code("colab", cell_source("notebooks", address_of()))),
+        folded(code("colab", cell_source("notebooks/01_trial.ipynb", address_of()))),
         code("parameters", "full = False  # True: the long form", "parameters"),
         markdown("tools", "Tools."),
         folded(code("setup", "import os")),

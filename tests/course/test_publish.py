@@ -7,6 +7,7 @@ import zipfile
 from datetime import datetime
 from pathlib import Path
 
+import mistune
 import pytest
 from bs4 import BeautifulSoup
 from helpers.paths import ROOT
@@ -63,6 +64,21 @@ def test_students_get_the_course_without_its_solutions(unpacked):
         assert "BEGIN SOLUTION" not in path.read_text(), path
         assert not [cell.id for cell in read(path).code if "hidden" in cell.tags or cell.raw["outputs"]], path
     assert not [path for path in stored if "__pycache__" in path or path.endswith(".pyc")]
+
+
+def test_every_link_in_it_leads_somewhere(unpacked):
+    texts = [(path, path.read_text()) for path in unpacked.rglob("*.md")]
+    cells = [(path, cell) for path in unpacked.rglob("*.ipynb") for cell in read(path).cells]
+    texts += [(path, cell.source) for path, cell in cells if cell.kind == "markdown"]
+    dead, seen = [], 0
+    for path, text in texts:
+        page = BeautifulSoup(mistune.html(text), "html.parser")
+        targets = [tag.get("href") or tag.get("src") for tag in page.find_all(["a", "img"])]
+        here = [target.split("#")[0] for target in targets if target and ":" not in target and target[0] != "#"]
+        seen += len(here)
+        dead += [f"{path.relative_to(unpacked)}: {target}" for target in here if not (path.parent / target).exists()]
+    assert dead == [] and seen > 100
+    assert "receipts of GPUs" in (unpacked / "README.md").read_text(), "the words of a link stay"
 
 
 def test_its_notebooks_know_the_repository_and_this_checkout_does_not(unpacked):

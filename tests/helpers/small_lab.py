@@ -15,7 +15,7 @@ DOUBLE = '''def double(x: int) -> int:
     ### END SOLUTION'''
 SMALL = [
     ("title", title_source("# Lab 99", "labs/99_small.ipynb", address_of())),
-    ("colab", cell_source("labs", address_of())),
+    ("colab", cell_source("labs/99_small.ipynb", address_of())),
     ("parameters", 'device = "cpu"\nseed = 0'),
     ("setup-intro", "First."),
     ("setup", "from utils.lab import Ask, expect_equal\n\nask = Ask(globals(), device)"),

@@ -96,7 +96,12 @@ MET = [
     ),
     (labs.questions_name_what_exists, {"check-double": "expect_equal(ask('double('), 4, '')"}, {}, "not Python"),
     (labs.colab_comes_before_all_code, {"colab": None}, {}, "the second cell is not Colab's"),
-    (labs.colab_comes_before_all_code, {"colab": cell_source("notebooks", "")}, {}, "the second cell is not"),
+    (
+        labs.colab_comes_before_all_code,
+        {"colab": cell_source("notebooks/99_small.ipynb", "")},
+        {},
+        "the second cell is not",
+    ),
     (labs.colab_comes_before_all_code, {"title": "# Lab\n\n[Open in Colab](https://x.org)"}, {}, "link"),
     (labs.parameters_are_there, {"parameters": "device = 1"}, {}, "does not set seed"),
     (labs.parameters_are_there, {}, {"parameters": {}}, "tagged parameters"),

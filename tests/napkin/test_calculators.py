@@ -93,6 +93,14 @@ def test_each_part_can_be_found_by_its_class(name, first):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_each_field_has_its_label_as_its_name(name, first):
+    for each in calculators.find(name).inputs:
+        control = first[name].controls[each.name]
+        box = getattr(control, "box", None)
+        assert each.label == (control.description if box is None else box.tooltip)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_moving_something_tells_and_draws_what_the_pure_function_says(name):
     argument, value = MOVED[name]
     shown = calculators.show(name)
@@ -175,6 +183,31 @@ def test_slider_and_box_follow_each_other():
     assert [change["new"] for change in told] == ["1B", "70B", "1e20", "many", "0", "-5"]
 
 
+def test_an_even_slider_and_its_box_follow_each_other(monkeypatch):
+    monkeypatch.setattr(calculators, "picture_html", lambda shown: "")
+    shown = calculators.show("training-time")
+    control = shown.controls["mfu"]
+
+    def both() -> tuple:
+        assert control.value == control.slider.value and round(control.value, 9) == shown.inputs["mfu"]
+        return control.slider.value, control.box.value
+
+    control.slider.value = 0.25
+    assert both() == (0.25, "0.25")
+    control.box.value = "0.3"
+    assert both() == (0.3, "0.3")
+    control.box.value = "7"
+    assert both() == (1, "1"), "as far as the slider goes"
+    for nonsense in ("half", "nan", ""):
+        control.box.value = nonsense
+        assert both() == (1, "1")
+    control.slider.value = 0.4 + 1e-16 * 5
+    assert both()[1] == "0.4"
+    whole = calculators.show("storage-layout").controls["start"]
+    whole.box.value = "3.7"
+    assert (whole.value, whole.box.value) == (3, "3")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_browser_says_of_where_it_put_the_sliders_moves_nothing(name, monkeypatch):
     """A browser puts a slider on the nearest of its steps, and tells the kernel, with a rounding of its own."""
@@ -188,7 +221,7 @@ def test_what_a_browser_says_of_where_it_put_the_sliders_moves_nothing(name, mon
                 power = round(math.log(control.slider.value, scale.base) / step) * step
                 control.slider.set_state({"value": scale.base**power * (1 + 1e-12)})
             elif isinstance(control.value, float):
-                control.set_state({"value": control.value * (1 + 1e-12)})
+                control.slider.set_state({"value": control.value * (1 + 1e-12)})
         assert (shown.preset.value, shown.inputs) == (preset, inputs)
 
 

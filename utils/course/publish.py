@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -18,6 +19,7 @@ NAME = "honest-training-loop"
 ARCHIVE = f"{NAME}.zip"
 FILES = "README.md", "LICENSE", "CITATION.cff", "Makefile", "pyproject.toml", "requirements.txt"
 FOLDERS = "notebooks", "solutions", "utils"  # solutions/ are made into labs/, and left out
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")  # in Markdown: its words and where it leads
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*.egg-info")
 
 
@@ -56,6 +58,18 @@ def _write_course(course: Path, repository: str | None) -> None:
     badges(repository, course)  # makes labs/ too
     shutil.rmtree(course / "solutions")
     tidy(notebooks_in(course / "notebooks"))
+    for page in course.rglob("*.md"):
+        _keep_links_that_lead_somewhere(page)
+
+
+def _keep_links_that_lead_somewhere(page: Path) -> None:
+    """Of a link to what students do not get, the tests for example, leave the words."""
+
+    def kept(link: re.Match) -> str:
+        words, target = link.groups()
+        return link[0] if ":" in target or (page.parent / target.split("#")[0]).exists() else words
+
+    page.write_text(LINK.sub(kept, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _pack(course: Path, archive: Path, made: datetime) -> None:

@@ -8,6 +8,7 @@ In the page each has stable classes: `calculator calculator-NAME` around all, in
 """
 
 import base64
+import contextlib
 import html
 import io
 import math
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import ipywidgets as widgets
-from traitlets import Unicode, link
+from traitlets import Any, Unicode, link
 
 from utils import napkin
 from utils.facts import FORMATS, MODELS, OTHER_GPUS, PRECISIONS, PROCESSORS
@@ -59,8 +60,7 @@ class Slide:
     step: float = 1
 
     def control(self, value: object) -> widgets.Widget:
-        kind = widgets.IntSlider if self.step == 1 else widgets.FloatSlider
-        return kind(value=value, min=self.low, max=self.high, step=self.step, **_described(self.label, "400px"))
+        return SlideControl(self, value)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Choice:
     options: dict[str, object]
 
     def control(self, value: object) -> widgets.Widget:
-        return widgets.Dropdown(options=list(self.options.items()), value=value, **_described(self.label, "400px"))
+        return widgets.Dropdown(options=list(self.options.items()), value=value, **_row(self.label))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Switch:
     label: str
 
     def control(self, value: object) -> widgets.Widget:
-        return widgets.ToggleButton(value=value, description=self.label, layout=widgets.Layout(width="auto"))
+        return widgets.Checkbox(value=value, **_row(self.label))
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,47 @@ class Typed:
     label: str
 
     def control(self, value: object) -> widgets.Widget:
-        return widgets.Text(value=value, continuous_update=False, **_described(self.label, "400px"))
+        return widgets.Text(value=value, continuous_update=False, **_row(self.label))
 
 
-def _described(label: str, width: str) -> dict:
-    return {
-        "description": label,
-        "style": {"description_width": "150px"},
-        "layout": widgets.Layout(width=width, margin="1px 12px 1px 0"),
-    }
+def _row(label: str) -> dict:
+    """A row of the form: the label in a column as wide as the longest, the control in all the rest."""
+    wide = widgets.Layout(width="auto", flex="1 1 auto")
+    return {"description": label, "style": {"description_width": "170px"}, "layout": wide}
+
+
+def _box(label: str) -> dict:
+    """The box with the number, at the end of a slider's row. ipywidgets gives a slider no name that a screen reader could
+    say, and of a logarithmic one the exponent: the box has the name and the number, and sets it as well."""
+    return {"tooltip": label, "layout": widgets.Layout(width="130px", flex="none")}
+
+
+class SlideControl(widgets.HBox):
+    """A slider and a text box of its number that follow each other; `value` is the number."""
+
+    value = Any()
+
+    def __init__(self, slide: Slide, value: float):
+        kind = widgets.IntSlider if slide.step == 1 else widgets.FloatSlider
+        span = {"min": slide.low, "max": slide.high, "step": slide.step}
+        self.slider = kind(value=value, readout=False, **span, **_row(slide.label))
+        self.box = widgets.Text(continuous_update=False, **_box(slide.label))
+        super().__init__([self.slider, self.box])
+        link((self.slider, "value"), (self, "value"))
+        self._write()
+        self.slider.observe(self._write, "value")
+        self.box.observe(self._follow, "value")
+
+    def _write(self, change: dict | None = None) -> None:
+        self.box.value = f"{self.slider.value:.9g}"  # without a browser's rounding
+
+    def _follow(self, change: dict) -> None:
+        """Move the slider to the box's number, or as near as it goes; no number leaves it where it is."""
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(change["new"])
+            if not math.isnan(number):
+                self.slider.value = type(self.slider.value)(number)
+        self._write()
 
 
 class ScaleControl(widgets.HBox):
@@ -111,9 +143,8 @@ class ScaleControl(widgets.HBox):
         self.place = 0  # position of the slider, in steps from its lower end
         self.stop: Callable[[float], str] = written  # the text for a number of the slider
         span = {"min": scale.low, "max": scale.high, "step": self.step}
-        described = _described(scale.label, "290px")
-        self.slider = widgets.FloatLogSlider(value=1, base=scale.base, readout=False, **span, **described)
-        self.box = widgets.Text(continuous_update=False, layout=widgets.Layout(width="140px"))
+        self.slider = widgets.FloatLogSlider(value=1, base=scale.base, readout=False, **span, **_row(scale.label))
+        self.box = widgets.Text(continuous_update=False, **_box(scale.label))
         super().__init__([self.slider, self.box])
         link((self, "value"), (self.box, "value"))
         self.box.observe(self._follow, "value")
@@ -593,9 +624,7 @@ class Calculator(widgets.VBox):
     def __init__(self, name: str):
         self.spec = find(name)
         first, inputs = next(iter(self.spec.presets.items()))
-        self.preset = widgets.Dropdown(
-            options=[*self.spec.presets, OWN], value=first, **_described("start from", "400px")
-        )
+        self.preset = widgets.Dropdown(options=[*self.spec.presets, OWN], value=first, **_row("start from"))
         self.controls = {each.name: each.control(inputs[each.name]) for each in self.spec.inputs}
         self.answer, self.picture = widgets.HTML(), widgets.HTML()
         self.setting = False
@@ -608,16 +637,15 @@ class Calculator(widgets.VBox):
         for argument, control in self.controls.items():
             _mark(control, "calculator-input", f"input-{argument}")
         title = widgets.HTML(f"<strong>{html.escape(self.spec.title)}</strong>")
-        wrapped = widgets.Layout(flex_flow="row wrap", width="100%")
         super().__init__(
             [
                 title,
                 _mark(self.preset, "calculator-preset"),
-                widgets.Box(list(self.controls.values()), layout=wrapped),
+                *self.controls.values(),
                 _mark(self.answer, "calculator-answer"),
                 _mark(self.picture, "calculator-picture"),
             ],
-            layout=widgets.Layout(max_width="900px"),
+            layout=widgets.Layout(max_width="760px"),
         )
         _mark(self, "calculator", f"calculator-{name}")
 

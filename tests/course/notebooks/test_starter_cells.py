@@ -1,6 +1,7 @@
 """What a starter says that its solution does not: each fact comes from the metadata, and each cell begins as it should."""
 
 import json
+import re
 
 import pytest
 from helpers.notebook_shell import notebook_shell
@@ -51,6 +52,15 @@ def test_each_cell_of_a_starter_begins_as_it_should():
     assert cells["picture-double"].splitlines()[0] == cells["your-line"].splitlines()[0] == "%%needs double"
     assert '"double": Task(1, hidden=1, defines=("double",)),' in cells["points-so-far"]
     assert cells["hand-in"] == "progress.hand_in()"
+
+
+def test_what_a_check_says_before_the_set_up_has_run_is_in_the_title_with_what_to_do(capsys):
+    cells = sources(starter(book()))
+    with notebook_shell() as shell:
+        assert shell.run_cell(cells["check-double"]).error_in_exec is not None
+    (said,) = re.findall(r"Cell magic .* not found", capsys.readouterr().err.replace("`", ""))
+    told = " ".join(cells["title"].split())
+    assert f'where it says "{said}", choose Run All Cells' in told
 
 
 def test_checks_and_set_up_are_folded_and_the_students_own_cells_are_not():

@@ -303,11 +303,11 @@ def colab_problems(book: Lecture, folder: str) -> list[str]:
     """What is not as `make badges` writes it in a notebook that Colab opens from `folder`."""
     address = address_of()
     first, second = (*book.cells, None, None)[:2]
-    folder_of_link = f"{folder}/{DEEPER}" if book.deeper else folder
+    path = f"{folder}/{DEEPER}/{book.path.name}" if book.deeper else f"{folder}/{book.path.name}"
     problems = []
-    if second is None or not is_colab(second) or second.source != cell_source(folder, address):
+    if second is None or not is_colab(second) or second.source != cell_source(path, address):
         problems.append("the second cell is not Colab's as `make badges` writes it: call that")
-    if first is not None and first.source != title_source(first.source, f"{folder_of_link}/{book.path.name}", address):
+    if first is not None and first.source != title_source(first.source, path, address):
         problems.append("the title's link to Colab is not as `make badges` writes it: call that")
     return problems
 

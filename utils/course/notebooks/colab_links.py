@@ -20,22 +20,55 @@ BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a lin
 PICTURE = "notebooks/figures/open-in-colab.svg"
 LINK = re.compile(r"(?<=\]\()((?:notebooks|labs)/\d\w*\.ipynb)\)(?=.*\|$)", re.MULTILINE)  # in the README's table
 URLS = re.compile(r'\n\[project\.urls\]\nRepository = "[^"]*"\n')
-SOURCE = """\
+SOURCE = '''\
 # Colab opens a notebook alone: there this cell fetches the rest of the course. Anywhere else it does nothing.
 import os
 import sys
 
 if "google.colab" in sys.modules:
-    repository = "{address}"  # `make badges REPO=owner/name` writes it
+    repository = "{address}"  # the course's address, https://github.com/owner/name
     course = os.environ.setdefault("COURSE_FOLDER", os.path.abspath("course"))
-    if repository and not os.path.exists(course):
-        get_ipython().system(f'git clone --quiet --depth 1 {{repository}} "{{course}}"')
-    if not os.path.exists(f"{{course}}/utils/colab.py"):
-        raise FileNotFoundError(f"the course is not in {{course}}: clone or upload it there, then run this cell again")
+
+    def address_of_course() -> str:
+        """The repository; or from where on GitHub this notebook was opened; or what you answer; or ""."""
+        import json
+        from contextlib import suppress
+        from urllib import parse, request
+
+        if repository:
+            return repository
+        with suppress(Exception):  # Colab's server knows: fileId=https%3A%2F%2Fgithub.com%2Fowner%2Fname%2Fblob…
+            server = "http://{{COLAB_JUPYTER_IP}}:{{KMP_TARGET_PORT}}/api/sessions".format_map(os.environ)
+            with request.urlopen(server, timeout=5) as reply:
+                opened = parse.unquote(json.load(reply)[0]["path"])
+            if "/blob/" in opened:
+                return opened.removeprefix("fileId=").split("/blob/")[0]
+        with suppress(Exception):  # a program that runs this notebook cannot answer
+            question = "Where is the course? Paste its address, https://github.com/owner/name: "
+            return input(question).split("/blob/")[0].strip()
+        return ""
+
+    def fetch_course() -> None:
+        """Clone the course, unless it is there. Raises RuntimeError, with the line to edit, if it cannot be found."""
+        import subprocess
+
+        said = ""
+        if not os.path.exists(f"{{course}}/utils/colab.py") and (address := address_of_course()):
+            clone = ["git", "clone", "--quiet", "--depth=1", "--", address, course]
+            said = subprocess.run(clone, capture_output=True, text=True).stderr.strip()
+        if not os.path.exists(f"{{course}}/utils/colab.py"):
+            error = RuntimeError(
+                f'The course is not in {{course}}. Write its address into the line `repository = "{{repository}}"` '
+                f"of this cell (Show code), and run the cell again. {{said}}"
+            )
+            error._render_traceback_ = lambda: [str(error)]  # the sentence without a traceback
+            raise error
+
+    fetch_course()
     sys.path.insert(0, course)
     from utils.colab import prepare
 
-    prepare("{folder}")"""
+    prepare("{path}")'''
 
 
 def address_of(root: Path = ROOT) -> str:
@@ -44,9 +77,9 @@ def address_of(root: Path = ROOT) -> str:
     return project.get("urls", {}).get("Repository", "")
 
 
-def cell_source(folder: str, address: str) -> str:
-    """The code of the cell `colab` in a notebook that Colab opens from `folder`, "notebooks" or "labs"."""
-    return SOURCE.format(address=address, folder=folder)
+def cell_source(path: str, address: str) -> str:
+    """The code of the cell `colab` in the notebook `path` of the repository, "labs/01_views_and_attention.ipynb" say."""
+    return SOURCE.format(address=address, path=path)
 
 
 def is_colab(cell: Cell) -> bool:
@@ -76,7 +109,7 @@ def badges(repository: str | None = None, root: Path = ROOT) -> None:
     for folder, opened in FOLDERS.items():
         for path in notebooks_in(root / folder):
             place = f"{opened}/{path.relative_to(root / folder)}"
-            _write(path, as_bytes(_with_colab(load(path), opened, place, address)))
+            _write(path, as_bytes(_with_colab(load(path), place, address)))
     release(root / "solutions", root / "labs")
     readme = root / "README.md"
     _write(readme, _with_badges(readme.read_text(encoding="utf-8"), address).encode())
@@ -91,11 +124,11 @@ def _keep(repository: str, project: Path) -> None:
     _write(project, f"{head}{block}\n[tool{rest}".encode())
 
 
-def _with_colab(book: dict, folder: str, path: str, address: str) -> dict:
+def _with_colab(book: dict, path: str, address: str) -> dict:
     """The notebook's JSON with its link and its cell inserted or updated."""
     title, *others = book["cells"]
     title = title | {"source": title_source(text_of(title["source"]), path, address).splitlines(keepends=True)}
-    source = cell_source(folder, address).splitlines(keepends=True)
+    source = cell_source(path, address).splitlines(keepends=True)
     old = next((other for other in others if other.get("id") == CELL), {})
     cell = {"cell_type": "code", "execution_count": None, "id": CELL, "metadata": {}, "outputs": [], "source": source}
     cell["metadata"] = old.get("metadata", {})

@@ -33,7 +33,7 @@ OVERVIEW = """\
 **How it works.** After each task come three hints, folded away, from a nudge to nearly the answer; then **your cell**; then
 a **check**, folded too. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
 the check. A check that fails says what it asked, what it expected, what came and what to try next. After a restart of the
-kernel choose Run All Cells: it passes over the tasks that are still open.
+kernel, or where it says "Cell magic %%check not found", choose Run All Cells: it passes over the tasks that are still open.
 
 **Marks.** Difficulty: {least} a few lines, as the text says, to {most} several ideas at once.
 Importance: {least} good to have done, to {most} much of the course stands on it.

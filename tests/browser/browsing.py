@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "browser"
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PAPER = {"width": 718, "height": 1047}  # of A4 between margins of a centimetre, in px
-PAGE = 300_000  # ms for a page, a dialog, a saved file: a busy machine is slow, a condition that never comes is an error
+PAGE = 300_000  # ms for a page, a dialog, a saved file: busy machines are slow, what never comes is an error
 LECTURE = 1_800_000  # ms for Run All: a minute and a half where nothing else runs
 HERE = ("127.0.0.1", "localhost")
 NO_NAME_IS_FOUND = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"

@@ -31,9 +31,9 @@ rehearse: $(READY)       ## every lecture and solution on a stand-in GPU: which 
 seeds: $(READY)          ## every lecture and solution at other seeds, two drawn by the date: what is red
 	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course seeds
 
-test-browser: site       ## JupyterLab, the calculators and the site in a Chromium without a window; SHOTS=1 keeps pictures
+test-browser: site       ## JupyterLab, the calculators and the site in a Chromium; ALL=1 opens every notebook, SHOTS=1 keeps pictures
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
-	$(if $(SHOTS),SHOTS=1) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+	$(if $(SHOTS),SHOTS=1) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "browser$(if $(ALL),, and not nightly)" tests/browser
 
 torture: $(READY)        ## the promises of the loop, under attack: a table
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture

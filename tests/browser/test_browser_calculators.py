@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from browsing import problems_of, write_notebook
+from browsing import PAGE, problems_of, write_notebook
 
 from utils.napkin import calculators
 
@@ -30,7 +30,7 @@ BROKEN = {
         self.picture.value = before or self.picture.value""",
 }
 
-FOLLOWS, NEVER = 30_000, 3_000  # ms, to wait for what must come and for what must not
+FOLLOWS, NEVER = PAGE, 3_000  # ms, to wait for what must come and for what must not
 SAYS_SOMETHING = "box => box.querySelector('.calculator-answer').innerText.trim() !== ''"
 
 

@@ -13,7 +13,11 @@
     const slider = make("input", { type: "range", min: 0, max: frames.length - 1, value: frames.length - 1, className: "film-slider" });
     slider.setAttribute("aria-label", "frame");
     const controls = make("div", { className: "film-controls" });
-    controls.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab takes the arrow keys for its headings
+    // JupyterLab takes the arrow keys for its headings, unless the element that has the focus says this.
+    slider.setAttribute("data-lm-suppress-shortcuts", "true");
+    controls.style.cssText = "display: flex; gap: 0.8rem; align-items: center; max-width: 42rem";
+    slider.style.flex = "1";
+    button.style.minWidth = "6rem";
     controls.append(button, slider);
     film.append(controls);
     let timer = null;

@@ -192,7 +192,7 @@ def test_a_written_answer_counts_when_it_has_been_read(lab):
 
 def test_a_persons_words_stand_on_the_page(lab):
     lines = [
-        decisions.Decision("", lab.name, "eve", "swap", 1, "half of it"),
+        decisions.Decision("", lab.name, "eve", "swap", 1, "Half of it is right."),
         decisions.Decision("", lab.name, "eve", "why", 2, "a *good* one"),
         decisions.Decision("", lab.name, "eve", "comment", "Well **done**.<script>alert(1)</script>", ""),
         decisions.Decision("", lab.name, "eve", "extra", 1, "a mistake found"),
@@ -202,7 +202,7 @@ def test_a_persons_words_stand_on_the_page(lab):
     (record,) = decisions.applied([record], lines)
     page = feedback.page(record, lab, NOBODY)
     assert "Well <strong>done</strong>" in page and "<script>" not in page and "<b>Because" not in page
-    assert "half of it" in task_of(page, "swap") and "secret advice" not in page
+    assert "Half of it is right. Your code" in task_of(page, "swap") and "secret advice" not in page
     assert "<Because>" not in page and "&lt;b&gt;Because" in page and "a <em>good</em> one" in page
     text = words(page)
     assert "extra: a mistake found +1" in text and "22 of 23 points" in text
@@ -340,12 +340,14 @@ def test_the_page_for_reading_asks_about_each_text_that_waits(lab):
     records = [record_of(lab, student=name) for name in ("ada", 'b"<u>', "cyd", "dan")]
     for record, text in zip(records, ("Because <img>.", "Why not?", "", "Done."), strict=True):
         record["written"][0]["text"] = text
-    found = decisions.applied(records, [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
+    torn = record_of(lab, student="eve", problem="not a notebook")
+    found = decisions.applied([*records, torn], [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
     page = reading.page(lab, found)
     soup = BeautifulSoup(page, "html.parser")
     starts = [json.loads(row["data-start"]) for row in soup.select("[data-start]")]
     assert starts == [["01", "ada", "why"], ["01", 'b"<u>', "why"]] and "<img>" not in page and "<u>" not in page
     text = words(page)
     assert "2 to be read" in text and "Nothing was written." in text and "3 of 3 points. fine" in text
+    assert "eve" not in text, "of what could not be read nobody knows whether it was written"
     assert "<code>why</code>" in page, "the question, with its points, stands above"
     assert re.search(r"max=\"?3\"? ", str(soup.select_one("input[type=number]")))

@@ -71,7 +71,7 @@ FIRST = [
     markdown("part", "## A part & more\n\nSee [below](#Another-part), [the lab](../labs/01_lab.ipynb), "
              "[no lab](../labs/99.ipynb), [a paper](https://arxiv.org/abs/1706.03762).\n\n| a | b |\n|---|--:|\n| 1 | 2 |"),
     markdown("claim-1-1", "**Claim 1.1.** Two and\ntwo are `4`.\n\nMore words, & more. Compare Claim 2.1 and Claim 7.7."),
-    code("proof-1-1", "assert 2 + 2 == 4  # <script>", [stream(f"a < b {EVIL}\n")]),
+    code("proof-1-1", "assert 2 + 2 == 4  # <script>", [stream(f"a < b {EVIL}"), stream("\n")]),
     code("picture-1-1", "draw()", [shown(image_png=PIXEL + "\n", text_plain="<Figure>")]),
     markdown("reading-1-1", "The bar of `zero_grad` is 4 high, not *5*.\n\nNext."),
     markdown("claim-1-2", '**Folklore 1.2.** "It is five", they say, or 5.5. It is four.'),
@@ -193,6 +193,11 @@ def test_pages_are_well_formed_and_every_link_leads_somewhere(made):
     assert broken_links(made) == []
     names = {"index", "folklore", "ledger", "calculators", "01_first", "02_second", "lab_01_lab"}
     assert {path.stem for path in made.glob("*.html")} == names
+
+
+def test_what_a_cell_prints_stands_in_one_box_also_if_it_was_flushed_in_between(made):
+    proof = BeautifulSoup((made / "01_first.html").read_text(), "html.parser").find(id="proof-1-1")
+    assert [box.text for box in proof.select(".output pre")] == [f"a < b {EVIL}\n"]
 
 
 def test_the_checks_of_links_and_nesting_can_fail(made, tmp_path):

@@ -81,9 +81,8 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     """What to say of a task, the cause before what follows from it."""
     checks = checks_of(task, record)
     if task.name in record["reasons"]:
-        return [
-            Part(SAY, f"**A person gave these points:** {record['reasons'][task.name] or 'no reason was written'}.")
-        ]
+        reason = record["reasons"][task.name] or "no reason was written."
+        return [Part(SAY, f"**A person gave these points:** {reason}")]
     if task.name in record["held"]:
         return [Part(SAY, HELD)]
     failed = [check for check in checks if check["earned"] < check["points"]]

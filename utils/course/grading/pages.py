@@ -18,7 +18,7 @@ STYLE = """
 body { font: 1rem/1.55 system-ui, sans-serif; margin: 0 auto; max-width: 56rem; padding: 1.5rem 1.2rem 4rem;
   background: var(--paper); color: var(--ink); overflow-wrap: break-word }
 body.broad { max-width: 80rem }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: .2rem 0 .6rem } h3 { font-size: 1rem }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: .2rem 0 .6rem } h3 { font-size: 1rem; margin: 2rem 0 .5rem }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.4rem 0 .6rem; padding-top: 1rem; border-top: 1px solid var(--line) }
 a { color: var(--link) }
 code, pre { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .86em }
@@ -48,7 +48,7 @@ details { margin: .6rem 0 } summary { cursor: pointer; color: var(--link) }
 .histogram > div { flex: 1; min-width: 0; text-align: center; font-size: .75rem; color: var(--pale) }
 .histogram i { display: block; background: var(--link); border-radius: 3px 3px 0 0 }
 input, textarea, button { font: inherit; color: inherit; background: var(--raised); border: 1px solid var(--line);
-  border-radius: 6px; padding: .25rem .5rem }
+  border-radius: 6px; padding: .25rem .5rem; margin: .15rem 0 }
 textarea { width: 100%; font-family: ui-monospace, monospace; font-size: .85rem }
 @media (max-width: 40rem) { body { padding: 1rem .9rem 3rem } h1 { font-size: 1.35rem }
   th, td { padding-right: .6rem } .less { display: none }

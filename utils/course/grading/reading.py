@@ -59,14 +59,16 @@ def page(lab: Lab, records: list[dict], mark: str = "") -> str:
         f"<code>{decisions.NAME}</code>, whose first line is <code>{','.join(decisions.COLUMNS)}</code>, and call the same "
         "command again. Students read the reasons, as Markdown.</p>",
     ]
+    could_be_read = [record for record in records if not gradebook.blank(record)]
     for question in questions(lab):
         points = f"<span class=points>{question.points} points</span>"
         body.append(f"<h2>{points}{pages.phrase(title_of_question(question))}</h2>")
         first, _, rest = question.prose.source.strip().partition("\n")
         body.append(pages.markdown(rest if first.startswith("#") else question.prose.source))
-        for record in records:
+        for record in could_be_read:
             body += [_answer(record, answer) for answer in record["written"] if answer["name"] == question.name]
-    body.append("<h2>Lines for the file</h2><p><button>Copy</button></p><textarea rows=8 readonly></textarea>")
+    body.append("<h2>Lines for the file</h2><p><button>Copy</button></p>")
+    body.append('<textarea rows=8 readonly aria-label="lines for the file"></textarea>')
     body.append(f"<script>{SCRIPT}</script>")
     return pages.document(f"{pages.words(lab.book.title)}: written answers", body, mark)
 
@@ -81,5 +83,5 @@ def _answer(record: dict, answer: dict) -> str:
         return f"{head}{text}<p class=full>{answer['earned']} of {answer['points']} points. {reason}</p>"
     start = escape(json.dumps([record["lab"].partition("_")[0], record["student"], answer["name"]]))
     points = f'<input type=number min=0 max={answer["points"]} aria-label="points"> of {answer["points"]} points'
-    reason = '<input type=text placeholder="reason" aria-label="reason" style="width:60%">'
+    reason = '<input type=text placeholder="reason" aria-label="reason" style="width:min(100%,32rem)">'
     return f'{head}{text}<p data-start="{start}">{points} {reason}</p>'

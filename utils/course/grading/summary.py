@@ -135,7 +135,8 @@ def _students(records: list[dict]) -> str:
             got, of = earned.get(part), possible.get(part, 0)
             row.append(f"<span class={pages.state(got, of)}>{'–' if got is None else got}</span>")
         for what in changed:
-            row.append(sum(each["points"] for each in record["adjusted"] if each["what"] == what) or "")
+            more = sum(each["points"] for each in record["adjusted"] if each["what"] == what)
+            row.append(f"{more:+d}" if more else "")
         rows.append(row)
     head = ["", "in all", *map(escape, names), *changed]
     return pages.table(head, rows, kinds=["", *["number"] * (len(head) - 1)])
@@ -154,7 +155,7 @@ def results(out: Path, lab: Lab, found: list[dict]) -> str:
             record["problem"],
             *(f"{name} held" for name in record["held"]),
             *(f"{name} to be read" for name in record["waits"]),
-            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"]),
+            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"] if each["points"]),
         ]
         earned = str(gradebook.points_shown(record)) or "-"
         rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))

@@ -88,7 +88,10 @@ class Exporter(TemplateExporter):
         # No widgets: they do not work in a page. A calculator shows its first state as HTML.
         priority = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain"]
         super().__init__(
-            config=Config(NbConvertBase={"display_data_priority": priority}),
+            config=Config(
+                NbConvertBase={"display_data_priority": priority},
+                CoalesceStreamsPreprocessor={"enabled": True},  # what was flushed in pieces stands in one box
+            ),
             template_name="course",
             template_file="index.html.j2",
             extra_template_basedirs=[str(TEMPLATES)],

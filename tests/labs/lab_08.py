@@ -365,7 +365,7 @@ wrong(
     "by the last",
     ("not all(g.isfinite().all() for g in gradients)", "False"),
     ("g.div_(scale)", "overflow = not g.isfinite().all()\ng.div_(scale)"),
-    says=["must not end the loop"],
+    says=["nor be forgotten at the next one"],
 )
 wrong(
     "by the sum",
@@ -407,7 +407,7 @@ wrong(
         return False
         """,
     ),
-    says=["must not end the loop"],
+    says=["must neither end the loop"],
 )
 wrong(
     "sees no nan",
@@ -693,6 +693,19 @@ wrong(
     "brake counts all",
     ("skips = 0 if stepped else skips + 1", "skips += not stepped"),
     says=["sets the counter back to 0"],
+)
+wrong(
+    "brakes before the next step only",
+    (
+        "for batches in steps:",
+        """
+        for batches in steps:
+            if skips >= max_skips:
+                raise FloatingPointError(f"{max_skips} skipped steps in a row")
+    """,
+    ),
+    ("if skips == max_skips", "if False"),
+    says=["there may be none"],
 )
 wrong(
     "clips before unscaling",

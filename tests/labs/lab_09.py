@@ -27,6 +27,11 @@ wrong(
     says=["compare the epochs with each other"],
 )
 wrong(
+    "examples of the first epoch only",
+    ("for number, epoch in enumerate(epochs):", "for number, epoch in enumerate(epochs[:1]):"),
+    says=["one example short from the second epoch on", "count the examples of each epoch"],
+)
+wrong(
     "none twice", ("sorted(epoch) == list(range(1, 23))", "len(set(epoch)) == len(epoch)"), says=["count the examples"]
 )
 wrong(
@@ -177,6 +182,11 @@ wrong(
     "first step only",
     ("watch(train, model, (x, y), val, steps=6).steps", "watch(train, model, (x, y), val, steps=6).steps[:1]"),
     says=["look at every step"],
+)
+wrong(
+    "full batches only",
+    ("watch(train, model, (x, y), val, steps=6).steps", "watch(train, model, (x, y), val, steps=2).steps"),
+    says=["the short batch of an epoch weighs less", "watch whole epochs"],
 )
 wrong(
     "nan passes",
@@ -399,6 +409,12 @@ wrong(
     says=["an AssertionError, for in this loop"],
 )
 wrong(
+    "rate of the plan",
+    ("for step in notes.steps:", "for k, step in enumerate(notes.steps):"),
+    ('told["rate"].append(step.rate)', 'told["rate"].append(0.1 * min((k + 1) / 3, math.sqrt(3 / (k + 1))))'),
+    says=["this log is true", "be it the planned one or not"],
+)
+wrong(
     "rate not looked at",
     (
         '{"loss": [], "norm": [], "rate": [], "val_loss": [loss_at(weights[k], *val) for k in (3, 6)]}',
@@ -418,7 +434,7 @@ wrong(
         "loss_at(weights[k], *val)",
         "(loss_at(weights[k], val[0][:8], val[1][:8]) + loss_at(weights[k], val[0][8:], val[1][8:])) / 2",
     ),
-    says=["this loop is right"],
+    says=["this log is true"],
 )
 right(
     "one epoch at a time",

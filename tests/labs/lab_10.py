@@ -532,6 +532,11 @@ right(
 wrong, right = LAB.task("save")
 
 wrong(
+    "asks for the rate alone",
+    ("in asdict(run.config).items():", 'in [("lr", run.config.lr)]:'),
+    says=["ValueError that names batch", "every field of the config counts"],
+)
+wrong(
     "arrays inside",
     ("rng_state()", '{"torch": torch.get_rng_state(), "numpy": np.random.get_state()}'),
     ("weights_only=True", "weights_only=False"),

@@ -351,6 +351,21 @@ wrong(
     says=["the root of the MEAN of the squares"],
 )
 wrong(
+    "clears all hooks",
+    (
+        """
+        for handle in handles:
+            handle.remove()
+        """,
+        """
+        for module in model.modules():
+            module._forward_hooks.clear()
+        """,
+    ),
+    of=another_way,
+    says=["somebody else's hook is gone"],
+)
+wrong(
     "hooks stay",
     (
         """
@@ -391,7 +406,28 @@ wrong(
     says=["a forward that raises left your hooks in the model"],
 )
 wrong(
-    "in evaluation mode",
+    "in evaluation mode for the call",
+    (
+        """
+        try:
+            with torch.no_grad():
+                model(x)
+        finally:
+        """,
+        """
+        mode = model.training
+        try:
+            with torch.no_grad():
+                model.eval()(x)
+        finally:
+            model.train(mode)
+        """,
+    ),
+    of=another_way,
+    says=["as it trains"],
+)
+wrong(
+    "in training mode",
     (
         """
         with torch.no_grad():
@@ -971,14 +1007,20 @@ def cure(model, x, y):
     record = []
     for _ in range(10):
         found = diagnose(model, x, y)
-        if not found:
-            return record
         record += found
         for place, disease in found:
             treat(model, place, disease)
-    raise RuntimeError(f"still ill: {found}")
+    if found := diagnose(model, x, y):
+        raise RuntimeError(f"still ill: {found}")
+    return record
 """
 
+wrong(
+    "does not look after the tenth round",
+    ("if found := diagnose(model, x, y):", "if found:"),
+    of=another_way,
+    says=["the tenth treatment helps here"],
+)
 wrong(
     "error without a name",
     ('f"still ill: {found}"', '"this patient cannot be helped"'),
@@ -987,13 +1029,7 @@ wrong(
 )
 wrong(
     "new weights for all",
-    (
-        'raise RuntimeError(f"still ill: {found}")',
-        """
-            treat(model, "head", "dead")
-        raise RuntimeError(f"still ill: {found}")
-        """,
-    ),
+    ("record += found", 'record += found\ntreat(model, "head", "dead")'),
     of=another_way,
     says=["the weights of a healthy layer changed"],
 )
@@ -1213,6 +1249,28 @@ wrong(
     ),
     ("norm.item()", "norm"),
     says=["read three numbers at the end"],
+)
+wrong(
+    "a list for each parameter",
+    (
+        "nn.utils.get_total_norm([p.grad for p in model.parameters()])",
+        "math.sqrt(sum(p.grad.norm().tolist() ** 2 for p in model.parameters()))",
+    ),
+    ("norm.item()", "norm"),
+    says=["wait as item() does"],
+)
+wrong(
+    "numbers asked for in the optimizer",
+    ("norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])", ""),
+    (
+        "optimizer.step()",
+        """
+        norm = math.sqrt(sum(p.grad.norm().item() ** 2 for p in model.parameters()))
+        optimizer.step()
+        """,
+    ),
+    ("norm.item()", "norm"),
+    says=["in the optimizer's phase, too"],
 )
 wrong(
     "accuracy after the update",

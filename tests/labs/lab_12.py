@@ -151,6 +151,22 @@ wrong(
 wrong, right = LAB.task("batches")
 
 wrong(
+    "batches of neighbours",
+    (
+        """
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for piece in order.split(size):
+        """,
+        """
+        pieces = torch.arange(len(x)).split(size)
+        full = len(x) // size
+        order = torch.randperm(full, generator=torch.Generator().manual_seed(seed)).tolist()
+        for piece in [pieces[k] for k in order] + list(pieces[full:]):
+        """,
+    ),
+    says=["shuffle the examples, not whole batches"],
+)
+wrong(
     "draw with replacement",
     (
         """
@@ -341,6 +357,30 @@ def plan(layers, shape):
     return result
 """
 
+wrong(
+    "built and counted",
+    """
+    def plan(layers, shape):
+        kinds = {"pool": nn.MaxPool2d, "relu": nn.ReLU, "dropout": nn.Dropout, "flatten": nn.Flatten}
+        rows, x = [], torch.zeros(1, *shape)
+        for place, (kind, *numbers) in enumerate(layers):
+            try:
+                if (kind in ("conv", "pool") and x.dim() != 4) or (kind == "linear" and x.dim() != 2):
+                    raise RuntimeError("axes")
+                if kind in ("conv", "linear"):
+                    module = (nn.Conv2d if kind == "conv" else nn.Linear)(x.shape[1], *numbers)
+                else:
+                    module = kinds[kind](*numbers)
+                x = module(x)
+            except (RuntimeError, KeyError) as error:
+                raise ValueError(f"layer {place}: {error}") from None
+            weights = [p.numel() for p in module.parameters()]
+            products = weights[0] * math.prod(x.shape[2:]) if weights else 0
+            rows.append((tuple(x.shape[1:]), sum(weights), products))
+        return rows
+    """,
+    says=["count by the table, and build nothing"],
+)
 right("branch by branch", another_way)
 wrong(
     "forgets the channels that come in",
@@ -613,6 +653,12 @@ wrong(
     says=["rows are labels"],
 )
 wrong(
+    "pair found in the caller's counts",
+    ("n, best, most = len(counts), (0, 1), -1", "n, best, most = len(counts.fill_diagonal_(0)), (0, 1), -1"),
+    of=another_way,
+    says=["counts is the caller's"],
+)
+wrong(
     "pair one way only",
     ("int(counts[a, b]) + int(counts[b, a])", "max(int(counts[a, b]), int(counts[b, a]))"),
     of=another_way,
@@ -681,4 +727,9 @@ wrong(
     "twenty epochs",
     ("[(96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 2e-3)]", "[(96, 2e-3)] * 20"),
     says=["five epochs are enough"],
+)
+wrong(
+    "batches of 32",
+    ("[(96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 3e-3), (96, 2e-3)]", "[(32, 2e-3)] * 5"),
+    says=["batches of 64 or more", "here 64 is the least"],
 )

@@ -117,7 +117,7 @@ wrong(
             x = x * (limit / norm)
         return x
     """,
-    says=["the choice must be an operation"],
+    says=["in the line: if norm > limit:", "the choice must be an operation"],
 )
 wrong("clamps at 1", ("min=limit", "min=1.0"), says=["the norm of all numbers"])
 wrong("detached", ("x.norm().clamp", "x.detach().norm().clamp"), says=["so do not detach it"])
@@ -494,6 +494,11 @@ wrong, right = LAB.task("fault")
 
 wrong("absolute", ("rounding * b.norm()", "rounding"), says=["Each tensor is compared with its own norm"])
 wrong(
+    "number by number",
+    ("(a - b).norm() <= rounding * b.norm()", "((a - b).abs() <= rounding * b.abs()).all()"),
+    says=["and not number by number"],
+)
+wrong(
     "all tensors in one",
     (
         "if len(tensors) != len(plain) or not all(alike(a, b) for a, b in zip(tensors, plain, strict=True)):",
@@ -660,6 +665,24 @@ wrong(
 )
 wrong("in training mode", ("model.eval()", ""), says=["model.eval() comes before the export"])
 wrong(
+    "no finally",
+    (
+        """
+        try:
+            program = torch.export.export(model, example, dynamic_shapes=shapes)
+        finally:
+            for module, training in modes:
+                module.training = training
+        """,
+        """
+        program = torch.export.export(model, example, dynamic_shapes=shapes)
+        for module, training in modes:
+            module.training = training
+        """,
+    ),
+    says=["put them back in a finally"],
+)
+wrong(
     "left in eval",
     (
         """
@@ -686,7 +709,7 @@ wrong(
     ("size < 2 or not least <= size <= most", "not least <= size <= most"),
     says=["a short ValueError that names"],
 )
-wrong("ranges without ends", ("Dim(name, min=least, max=most)", "Dim(name)"), says=["65 texts, 257 tokens"])
+wrong("ranges without ends", ("Dim(name, min=least, max=most)", "Dim(name)"), says=["65 sequences, 257 tokens"])
 wrong(
     "returns the program",
     ("torch.export.save(program, file)", "torch.export.save(program, file)\nreturn str(file)"),

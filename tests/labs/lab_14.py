@@ -616,6 +616,11 @@ right(
 wrong, right = LAB.task("drifted")
 
 wrong(
+    "adds the bytes up",
+    ("tensor.reshape(-1).view(torch.uint8)", "tensor.reshape(-1).view(torch.uint8).long().sum()"),
+    says=["compare the bytes themselves"],
+)
+wrong(
     "compares the means",
     ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
     ("torch.equal(first, other)", "(first.double().mean() - other.double().mean()).abs() < 1e-4"),

@@ -75,8 +75,8 @@ def _contours(axes, limits: tuple[float, float, float, float], curvatures: tuple
     axes.set(xlim=(left, right), ylim=(low, high))
 
 
-def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], every: int = 2) -> Film:
-    """The film of `valley`: a frame for every second step (or `every`) from 0 to the end of the paths."""
+def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], every: int = 4) -> Film:
+    """The film of `valley`: a frame for every fourth step (or `every`) from 0 to the end of the paths."""
     last = len(next(iter(paths.values()))) - 1
     figure = valley(paths, curvatures)
     figure.draw_without_rendering()

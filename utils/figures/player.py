@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -43,10 +45,12 @@ def film(figures: Iterable[tuple[str, Figure]], description: str) -> Film:
     captions, frames, sizes = [], [], set()
     for caption, figure in figures:
         captions.append(caption)
-        drawn, stored = io.BytesIO(), io.BytesIO()
-        figure.savefig(drawn, format="png", dpi=DPI, facecolor="white")
+        figure.set(dpi=DPI, facecolor="white")
+        canvas, stored = FigureCanvasAgg(figure), io.BytesIO()
+        canvas.draw()  # once; savefig draws twice
         plt.close(figure)
-        picture = Image.open(drawn).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        picture = picture.quantize(COLOURS, dither=Image.Dither.NONE)
         picture.save(stored, "PNG", optimize=True)
         frames.append(stored.getvalue())
         sizes.add(picture.size)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -71,7 +72,7 @@ def render(
                 source = plain_claim(source)  # a callout in Jupyter; here it has a frame
             cell.metadata["course"]["html"] = prose.clean(prose.markdown(source), where, links)
             _read(cell.metadata["course"], contents, texts)
-    exporter = Exporter()
+    exporter = _exporter()
     exporter.register_filter("harmless", lambda text: prose.clean(text, where, links))
     exporter.register_filter("prose", lambda text: prose.clean(prose.markdown(text), where, links))
     html, _ = exporter.from_notebook_node(book)
@@ -98,6 +99,12 @@ class Exporter(TemplateExporter):
         )
         self.register_filter("short_numbers", short_numbers)
         self.register_filter("highlight_code", Highlight2HTML(pygments_lexer="python", parent=self))
+
+
+@cache
+def _exporter() -> Exporter:
+    """The same for every page, so that the template is compiled once."""
+    return Exporter()
 
 
 def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]) -> None:

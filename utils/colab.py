@@ -20,7 +20,10 @@ NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "ipy
 ELSE = "Or read the course at home: its README needs two commands"
 # What an older torch does to the notebooks, as seen with Colab's 2.9.0 on a CPU.
 CANNOT_RUN = ("14_more_ranks",)  # they import what it lacks
-RED = {"14_many_ranks": ("14.29",)}  # the claims whose proofs are red
+RED = {  # the claims whose proofs are red
+    "13_more_about_capture": ("13.101", "13.103"),
+    "14_many_ranks": ("14.29",),
+}
 
 
 class NotReady(RuntimeError):

@@ -158,6 +158,36 @@ def test_an_untested_torch_is_named_and_stays(versions, capsys, version):
     assert "tested with torch 2.11, 2.12 and 2.13: if a claim turns red" in printed
 
 
+@pytest.mark.parametrize("torch", ["2.9.0+cu126", "2.10.1"])
+def test_a_notebook_that_needs_a_newer_torch_says_so_before_anything_is_touched(versions, tmp_path, torch):
+    told, asked = versions
+    told["torch"] = torch
+    del told["einops"]
+    with pytest.raises(colab.NotReady, match=r"needs torch 2\.11 or newer, and torch " + re.escape(torch)) as stopped:
+        colab.prepare("notebooks/deeper/14_more_ranks.ipynb")
+    assert stopped.value._render_traceback_() == [str(stopped.value)], "no traceback"
+    assert f"%pip install torch=={colab.TESTED[-1]}.*" in str(stopped.value)
+    assert asked == [] and Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize(("torch", "red"), [("2.9.0+cu126", True), ("2.11.0", False), ("2.14.0", False)])
+def test_the_claims_that_are_red_with_an_older_torch_are_named(versions, capsys, torch, red):
+    versions[0]["torch"] = torch
+    colab.prepare("notebooks/14_many_ranks.ipynb")
+    assert ("the proofs of these claims are red: 14.29." in capsys.readouterr().out) == red
+    colab.prepare(NOTEBOOK)
+    assert "are red" not in capsys.readouterr().out
+    if not red:
+        colab.prepare("notebooks/deeper/14_more_ranks.ipynb")
+
+
+def test_what_is_said_of_an_older_torch_is_said_of_notebooks_and_claims_that_exist():
+    books = {path.stem: path for path in (ROOT / "notebooks").rglob("*.ipynb")}
+    assert set(colab.CANNOT_RUN) | set(colab.RED) <= set(books)
+    for name, claims in colab.RED.items():
+        assert set(claims) <= {claim.number for claim in read(books[name]).claims}
+
+
 def test_without_torch_nothing_is_touched(versions, tmp_path):
     told, asked = versions
     del told["torch"], told["einops"]
@@ -192,7 +222,7 @@ def test_nothing_that_is_there_gives_way_to_what_is_missing(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     call = [python, "-c", "from utils.colab import install; install(['missing==1.0'])"]
     done = subprocess.run(call, env=environment, capture_output=True, text=True)
-    assert "RuntimeError: pip could not install missing==1.0 beside the installed packages" in done.stderr
+    assert "NotReady: pip could not install missing==1.0 beside the installed packages" in done.stderr
     assert "einops==0.0.7" in done.stderr and own_packages(python) == set()
 
 
@@ -409,7 +439,20 @@ def test_where_the_repository_cannot_be_fetched_the_cell_says_so(course, lacking
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb", WHERE)
     book = fake_colab.run_alone(path, lacking[0], tmp_path, fake_colab.redirected(ADDRESS, tmp_path / "nothing.git"))
     home = tmp_path.resolve() / "content" / "course"
-    assert "nothing.git" in told(book.cells[1]), "git's own words"
-    assert errors(book)[0].startswith(
-        f"colab: FileNotFoundError: the course is not in {home}: clone or upload it there"
-    )
+    (error,) = [output for output in book.cells[1].outputs if output.output_type == "error"]
+    line = f'`repository = "{ADDRESS}"`'
+    assert error.evalue.startswith(f"The course is not in {home}. Write its address into the line {line} of this cell")
+    assert "nothing.git" in error.evalue, "git's own words"
+    assert error.traceback == [error.evalue], "one sentence, no traceback"
+
+
+@pytest.mark.nightly
+def test_a_notebook_without_badges_opened_from_github_that_needs_a_newer_torch_says_so(course, tmp_path):
+    python = fake_colab.stand_in(tmp_path, torch="2.9.0+cu126")
+    path = fresh(tmp_path / "content", ROOT / "notebooks" / "deeper" / "14_more_ranks.ipynb", WHERE)
+    opened = GITHUB.replace(LECTURE, "deeper%2F14_more_ranks")
+    with fake_colab.sessions(opened) as colab_server:
+        book = fake_colab.run_alone(path, python, tmp_path, fake_colab.redirected(ADDRESS, course[1]) | colab_server)
+    (error,) = book.cells[1].outputs
+    assert error.traceback == [error.evalue] and error.evalue.startswith("This notebook needs torch 2.11 or newer")
+    assert (tmp_path / "content" / "course" / "README.md").exists()

@@ -18,8 +18,12 @@ OLDEST = (3, 11)  # Python
 TESTED = ("2.11", "2.12", "2.13")  # torch
 NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "ipywidgets", "pytest")  # by the notebooks
 ELSE = "Or read the course at home: its README needs two commands"
-NEEDS_TESTED = ()  # notebooks that an older torch cannot run at all
-DIFFER = {}  # notebook: its claims that do not hold with an older torch
+# What an older torch does to the notebooks, as seen with Colab's 2.9.0 on a CPU.
+CANNOT_RUN = ("14_more_ranks",)  # they import what it lacks
+RED = {  # the claims whose proofs are red
+    "13_more_about_capture": ("13.101", "13.103"),
+    "14_many_ranks": ("14.29",),
+}
 
 
 class NotReady(RuntimeError):
@@ -47,7 +51,7 @@ def prepare(notebook: str) -> None:
             f"torch is missing, and it is never installed here: choose a runtime that has it, or install it. {ELSE}"
         )
     older = _is_older(present["torch"])
-    if older and Path(notebook).stem in NEEDS_TESTED:
+    if older and Path(notebook).stem in CANNOT_RUN:
         raise NotReady(
             f"This notebook needs torch {TESTED[0]} or newer, and torch {present['torch']} is installed. Run "
             f"`%pip install torch=={TESTED[-1]}.*` in a cell of its own, choose Runtime, Restart session, and run this "
@@ -59,8 +63,8 @@ def prepare(notebook: str) -> None:
         print(f"pip installs missing packages: {', '.join(missing)}")
         install(missing)
     print(_about(present, pins))
-    if older and (claims := DIFFER.get(Path(notebook).stem)):
-        print(f"With a torch older than {TESTED[0]} these claims do not hold, and are red: {', '.join(claims)}.")
+    if older and (claims := RED.get(Path(notebook).stem)):
+        print(f"With a torch older than {TESTED[0]} the proofs of these claims are red: {', '.join(claims)}.")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )  # for child processes

@@ -5,7 +5,9 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import mistune
 import pytest
+from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 
 from utils.course.lint import lectures
@@ -33,6 +35,27 @@ TEXT = {
     ".yml",
     "",
 }
+
+
+def strange_to_other_renderers(source: str, is_claim: bool) -> list[str]:
+    """What a plain Markdown renderer, as VS Code has, would not show of a cell: a claim that is no quote, or active HTML."""
+    page = BeautifulSoup(mistune.html(source), "html.parser")
+    quotes = [quote.get_text().strip() for quote in page.find_all("blockquote")]
+    wrong = ["no quote with the claim's mark"] * (is_claim and not any(text.startswith(("◆", "✗")) for text in quotes))
+    return wrong + [str(tag) for tag in page.find_all(["script", "style", "iframe", "object", "video"])]
+
+
+def test_claims_are_seen_by_any_markdown_renderer():
+    books = [read(path) for path in NOTEBOOKS]
+    claims = {(book.path, claim.cell.id) for book in books for claim in book.claims}
+    cells = [(book.path, cell) for book in books for cell in book.cells if cell.kind == "markdown"]
+    found = {
+        (path.name, cell.id): strange_to_other_renderers(cell.source, (path, cell.id) in claims) for path, cell in cells
+    }
+    assert {place: wrong for place, wrong in found.items() if wrong} == {} and len(claims) > 700
+    assert strange_to_other_renderers("**Claim 1.1.** One.", True) and strange_to_other_renderers(
+        "<style></style>", False
+    )
 
 
 def kept_files() -> list[Path]:

@@ -122,6 +122,22 @@ def test_a_label_that_must_move_hides_no_roof_and_keeps_to_its_own_point():
         assert min(marks, key=lambda other: figures._distance(box, *marks[other])) == label
 
 
+def test_a_label_is_not_as_near_to_another_point_as_to_its_own():
+    points = {
+        "a + b": (1 / 12, 1.7e9),
+        "layer, 16 tokens": (8.0, 4.2e10),
+        "layer, 1,024 tokens": (341.0, 9.23e10),
+        "96³": (16.0, 1.65e10),
+        "96³, Python": (8.0, 3.5e7),
+    }
+    machines = {"here": (92.3e9, 20.4e9), "A100": (312e12, 2.04e12), "H100": (990e12, 3.35e12)}
+    figure = figures.roofline(machines, points)
+    placed = boxes(figure)
+    marks = [figure.axes[0].transData.transform(points[label]) for label in ("96³", "layer, 16 tokens")]
+    own, other = (figures._distance(placed["96³"], *mark) for mark in marks)
+    assert other > 1.5 * own
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [

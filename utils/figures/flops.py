@@ -21,6 +21,7 @@ PLACES = [  # of a label beside its point, in points: to the right below, to the
     *(((0, y), "center") for y in (9, -16)),
     *(((x, y), side) for y in (-22, 18, -34, 30) for x, side in ((7, "left"), (-6, "right"), (0, "center"))),
 ]
+CLEARLY = 1.5  # times as far as its own point is any other point from a label, so that nobody takes it for that one's
 
 
 def three_products(tokens: int, inputs: int, outputs: int) -> Figure:
@@ -179,7 +180,7 @@ def roofline(
 
 
 def _part_labels(fig: Figure, labels: list[Annotation]) -> None:
-    """Move labels of points, in order, so that none hides a label, a point or a ridge, or stands nearer to another's point.
+    """Move labels of points, in order, so that none hides a label, a point or a ridge, or stands as near to another's point.
 
     A label that does not, stays; one that does, goes where it hides no roof either, if there is such a place.
     """
@@ -201,13 +202,16 @@ def _places(axes: Axes, labels: list[Annotation]) -> list[tuple[tuple[float, flo
     frame = axes.get_window_extent()
     taken = []  # the boxes of the labels that have their place
 
-    def hidden(label: Annotation) -> tuple[int, int]:
-        """How much is wrong with its place, and how many roofs lie under it."""
+    def hidden(label: Annotation) -> tuple[int, bool, int]:
+        """How much is wrong with its place, whether it could be another point's, and how many roofs lie under it."""
         box = label.get_window_extent().padded(1)
         outside = (frame.x0 > box.x0) + (frame.x1 < box.x1) + (frame.y0 > box.y0)
         covered = sum(box.overlaps(other) for other in [*taken, *marks])
-        near = min(points, key=lambda other: _distance(box, *points[other]))
-        return outside + covered + (near is not label), sum(roof.intersects_bbox(box, filled=False) for roof in roofs)
+        distances = {each: _distance(box, *place) for each, place in points.items()}
+        own = distances.pop(label)
+        other = min(distances.values(), default=np.inf)
+        under = sum(roof.intersects_bbox(box, filled=False) for roof in roofs)
+        return outside + covered + (other < own), other < CLEARLY * own, under
 
     for label in labels:
         first = (label.get_position(), label.get_ha())
@@ -215,7 +219,7 @@ def _places(axes: Axes, labels: list[Annotation]) -> list[tuple[tuple[float, flo
         for offset, side in [first, *PLACES]:
             label.set(position=offset, ha=side)
             costs.setdefault((offset, side), hidden(label))
-        offset, side = min(costs, key=costs.get) if costs[first][0] else first
+        offset, side = min(costs, key=costs.get) if any(costs[first][:2]) else first
         label.set(position=offset, ha=side)
         taken.append(label.get_window_extent())
     return [(label.get_position(), label.get_ha()) for label in labels]

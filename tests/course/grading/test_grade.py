@@ -385,6 +385,10 @@ def test_a_folder_taken_for_abandoned_before_it_was_locked_is_not_used(tmp_path,
     assert os.listdir(tmp_path) == []
 
 
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, shared):
@@ -393,7 +397,9 @@ def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, sha
     for number in range(8):
         book = with_cells(load(ROOT / "labs" / LAB.name), solved("strides") | {"mine": f"number = {number}"})
         (folder / f"student{number}.ipynb").write_text(json.dumps(book))
-    line = [sys.executable, "-m", "utils.course", "grade", folder, "--lab", "01", "--out", out, "--jobs", "1"]
+    line = [sys.executable, "-m", "utils.course", "grade", folder, "--lab", "01", "--seed", "7", "--jobs", "1", "--out"]
+    at_once = [*line, tmp_path / "at once"]
+    line.append(out)
     environment = os.environ | {"TMPDIR": str(shared)}
     finished: dict[str, bytes] = {}
     users: list[range] = []
@@ -412,11 +418,19 @@ def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, sha
     assert graded_now + unchanged == 8 and unchanged >= 6
     assert [record["earned"] for record in gradebook.records(out)] == [2] * 8
     assert all((out / LAB.stem / name).read_bytes() == text for name, text in finished.items())
+    subprocess.run(at_once, cwd=ROOT, env=environment, check=True, capture_output=True)
+    assert files_of(out) == files_of(tmp_path / "at once") and len(files_of(out)) > 3 * 8
     until = time.monotonic() + 30
     while any(map(left_over, users)) and time.monotonic() < until:
         time.sleep(0.05)
     assert not any(map(left_over, users))
     assert list(shared.glob(f"{folders.PREFIX}*")) == []
+
+
+def test_where_nothing_is_new_no_torch_is_imported():
+    program = "import sys; from utils.course.grading import command; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
@@ -873,7 +887,6 @@ def test_the_workers_of_a_cluster_make_the_same_gradebook_byte_for_byte(tmp_path
         line = [sys.executable, *line, *options, tmp_path / name]
         done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0 and "4 graded" in done.stderr, done.stderr
-        out = tmp_path / name
-        texts.append({path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()})
+        texts.append(files_of(tmp_path / name))
     assert texts[0] == texts[1] and len(texts[0]) >= 12
     assert [record["earned"] for record in gradebook.records(tmp_path / "there")] == [18, 20, 20, 20]

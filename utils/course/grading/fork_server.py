@@ -40,6 +40,7 @@ WARM = (
     "utils.measure.memory_model",
     "utils.checks.toy_problem",
     "utils.course.grading.probe",
+    "torch._dynamo",  # which the first optimizer of a process imports, for half a second
     "encodings.idna",  # for a name of a machine, where the interpreter is in a folder that is not everybody's
 )
 JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -128,12 +129,13 @@ def functions_of(task: Task) -> list[str]:
     return [node.name for node in _body(task.code.source) or () if isinstance(node, DEFINITIONS)]
 
 
-def _mentioned(source: str) -> set[str]:
+@cache
+def _mentioned(source: str) -> frozenset[str]:
     """All names in a cell; all its words where it is no Python."""
     body = _body(source)
     if body is None:
-        return set(re.findall(r"\w+", source))
-    return {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)}
+        return frozenset(re.findall(r"\w+", source))
+    return frozenset(node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name))
 
 
 def _cells(raw: bytes, notes: list[str]) -> list[dict]:
@@ -231,15 +233,17 @@ def _code_of(task: Task, cells: list[tuple[str, str]], notes: list[str]) -> str:
     return AGAIN.join(dict.fromkeys(source for _, source in found))[:LONGEST_KEPT]
 
 
-def _defined(source: str) -> set[str]:
+@cache  # it is asked of each cell once for each task
+def _defined(source: str) -> frozenset[str]:
     """The functions and classes that a cell defines at its top, also where it is no Python."""
     body = _body(source)
     if body is None:
-        return set(re.findall(r"^(?:async def|def|class)\s+(\w+)", source, re.M))
-    return {node.name for node in body if isinstance(node, DEFINITIONS)}
+        return frozenset(re.findall(r"^(?:async def|def|class)\s+(\w+)", source, re.M))
+    return frozenset(node.name for node in body if isinstance(node, DEFINITIONS))
 
 
-def _bound(source: str) -> set[str]:
+@cache
+def _bound(source: str) -> frozenset[str]:
     """All names that a cell binds at its top: what it defines, assigns or imports."""
     found = _defined(source)
     for node in _body(source) or ():

@@ -11,8 +11,6 @@ last task: `needs`, the tasks whose code it uses; without that it needs all.
 import ast
 from dataclasses import dataclass
 
-from utils.lab.progress import fingerprint
-
 MOST = 5  # of difficulty and importance
 HAND_IN = "hand-in"  # the last cell, which like POINTS only a starter has
 MAGICS = ("%%check ", "%%needs ")  # how cells of a starter begin that are otherwise the solution's
@@ -128,6 +126,8 @@ def without_magic(source: str) -> str:
 
 def points_source(tasks: list[Facts]) -> str:
     """The code of the cell that counts the points and makes %%check and %%needs known."""
+    from utils.lab.progress import fingerprint  # torch comes with it: not where labs are only read
+
     lines = []
     for task in tasks:
         hidden = f", hidden={task.hidden}" if task.hidden else ""

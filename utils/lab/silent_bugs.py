@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -225,9 +226,14 @@ def changed_lines(source: str, given: str) -> list[str]:
 
     Comments, blank lines and line breaks within a statement do not count. SyntaxError for what is not Python.
     """
-    before, after = (ast.unparse(ast.parse(textwrap.dedent(text))).splitlines() for text in (given, source))
+    before, after = _without_layout(given), _without_layout(source)
     lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]  # without two lines of headings
     return [f"{line[0]} {line[1:].strip()}" for line in lines if line[0] != "@"]
+
+
+@cache  # a check compares dozens of loops with one and the same
+def _without_layout(source: str) -> tuple[str, ...]:
+    return tuple(ast.unparse(ast.parse(textwrap.dedent(source))).splitlines())
 
 
 def lines_changed(source: str, given: str) -> int:

@@ -374,6 +374,20 @@ right(
 wrong, right = LAB.task("weights")
 
 wrong(
+    "q in place",
+    """
+    def attention_weights(q, k, causal=False):
+        q /= q.shape[-1] ** 0.5
+        scores = q @ k.mT
+        if causal:
+            T = q.shape[-2]
+            scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1), -math.inf)
+        return scores.softmax(-1)
+    """,
+    says=["q and k belong to the caller"],
+)
+
+wrong(
     "asks torch",
     """
     def attention_weights(q, k, causal=False):

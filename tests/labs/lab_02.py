@@ -10,6 +10,19 @@ LAB = variants_of("02_formats_by_their_bits")
 wrong, right = LAB.task("fields")
 
 wrong(
+    "codes in place",
+    """
+    def fields(codes, form):
+        mantissa = codes % 2**form.mantissa
+        codes >>= form.mantissa
+        exponent = codes % 2**form.exponent
+        codes >>= form.exponent
+        return codes, exponent, mantissa
+    """,
+    says=["the codes belong to the caller"],
+)
+
+wrong(
     "bias taken off",
     """
     def fields(codes, form):

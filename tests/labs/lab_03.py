@@ -10,6 +10,17 @@ LAB = variants_of("03_three_matmuls_and_the_roofline")
 wrong, right = LAB.task("loops")
 
 wrong(
+    "NumPy inside",
+    """
+    def loops_matmul(A, B):
+        if len(A[0]) != len(B):
+            raise ValueError(f"{len(A[0])} against {len(B)}")
+        return (np.array(A) @ np.array(B)).tolist()
+    """,
+    says=["a product made of lists alone", "no NumPy here"],
+)
+
+wrong(
     "by index without a look",
     """
     def loops_matmul(A, B):
@@ -573,6 +584,13 @@ wrong(
 # Task 5 · The stopwatch
 
 wrong, right = LAB.task("stopwatch")
+
+wrong(
+    "a clock of its own",
+    ("start = clock()", "start = time.perf_counter()"),
+    ("clock() - start", "time.perf_counter() - start"),
+    says=["read the clock that you were given"],
+)
 
 wrong(
     "cold",

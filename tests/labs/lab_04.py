@@ -468,6 +468,19 @@ right(
 wrong, right = LAB.task("train")
 
 wrong(
+    "new Values",
+    (
+        "for value in net.parameters():\n    value.data -= rate * value.grad",
+        """
+        for neuron in itertools.chain(*net.layers):
+            neuron.weights = [Value(w.data - rate * w.grad) for w in neuron.weights]
+            neuron.bias = Value(neuron.bias.data - rate * neuron.bias.grad)
+        """,
+    ),
+    says=["must stay the same Value"],
+)
+
+wrong(
     "forgets to add the largest",
     (
         "sum((logit - largest).exp() for logit in logits).log() + largest",
@@ -591,6 +604,15 @@ right(
 wrong, right = LAB.task("rows")
 
 wrong(
+    "torch's softmax",
+    (
+        "powers = np.exp(z - z.max(axis=-1, keepdims=True))\nreturn powers / powers.sum(axis=-1, keepdims=True)",
+        "return torch.from_numpy(z).softmax(-1).numpy()",
+    ),
+    says=["torch is what you are held against"],
+)
+
+wrong(
     "relu in float64",
     ("np.maximum(x, 0)", "np.maximum(x, np.zeros(x.shape))"),
     says=["'float64'", "float32 in, float32 out"],
@@ -709,6 +731,32 @@ right(
 wrong, right = LAB.task("entropy")
 
 wrong(
+    "torch's autograd",
+    """
+    IGNORE = -100
+
+
+    def _loss(z, y):
+        y = torch.from_numpy(y)
+        for label in y[(y != IGNORE) & ((y < 0) | (y >= z.shape[1]))]:
+            raise ValueError(f"label {label.item()}")
+        if (y == IGNORE).all():
+            raise ValueError("no row counts")
+        return F.cross_entropy(z, y)
+
+
+    def cross_entropy_forward(z, y):
+        return _loss(torch.from_numpy(z), y).item()
+
+
+    def cross_entropy_backward(z, y):
+        z = torch.from_numpy(z).requires_grad_()
+        return torch.autograd.grad(_loss(z, y), z)[0].numpy()
+    """,
+    says=["torch is what you are held against"],
+)
+
+wrong(
     "all ignored is nan",
     (
         "return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]))",
@@ -805,6 +853,19 @@ right(
 # Task 8 · The network of task 5, by hand
 
 wrong, right = LAB.task("whole")
+
+wrong(
+    "torch's autograd",
+    """
+    def network_gradients(x, y, W1, b1, W2, b2):
+        x, y, *leaves = map(torch.from_numpy, (x, y, W1, b1, W2, b2))
+        leaves = [each.clone().requires_grad_() for each in leaves]
+        hidden = F.linear(x, leaves[0], leaves[1]).relu()
+        loss = F.cross_entropy(F.linear(hidden, leaves[2], leaves[3]), y)
+        return loss.item(), [each.numpy() for each in torch.autograd.grad(loss, leaves)]
+    """,
+    says=["torch is what you are held against"],
+)
 
 wrong("bias gradient is a mean", ("to_logits.sum", "to_logits.mean"), says=["db2 differs"])
 wrong("bias gradient of each example", ("to_logits.sum(axis=0)", "to_logits"), says=["db2 differs", "expected shape"])

@@ -70,6 +70,37 @@ right(
 wrong, right = LAB.task("norm")
 
 wrong(
+    "F.layer_norm",
+    """
+    class LayerNorm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+            self.bias = nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            return F.layer_norm(x, self.weight.shape, self.weight, self.bias)
+    """,
+    says=["['layer_norm']", "the whole work of this task"],
+)
+wrong(
+    "x in place",
+    """
+    class LayerNorm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+            self.bias = nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            x -= x.mean(-1, keepdim=True)
+            variance = x.square().mean(-1, keepdim=True)
+            return x / torch.sqrt(variance + 1e-5) * self.weight + self.bias
+    """,
+    says=["x belongs to the caller"],
+)
+
+wrong(
     "all tokens together",
     (
         "x - x.mean(-1, keepdim=True)",
@@ -113,6 +144,28 @@ right(
 # Task 3 · Causal attention
 
 wrong, right = LAB.task("attention")
+
+wrong(
+    "F.scaled_dot_product_attention",
+    """
+    class Attention(nn.Module):
+        def __init__(self, width, heads, context):
+            super().__init__()
+            if width % heads:
+                raise ValueError(f"{heads} heads do not divide a width of {width}")
+            self.heads = heads
+            self.qkv, self.out = Linear(width, 3 * width), Linear(width, width)
+            mask = torch.ones(context, context, dtype=torch.bool).tril()
+            self.register_buffer("mask", mask, persistent=False)
+
+        def forward(self, x):
+            B, T, width = x.shape
+            q, k, v = self.qkv(x).view(B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(mixed.transpose(1, 2).reshape(B, T, width))
+    """,
+    says=["['scaled_dot_product_attention']", "the whole work of this task"],
+)
 
 wrong("blind to itself", ("self.mask[:T, :T]", "self.mask[:T, :T].tril(-1)"), says=["may not see itself"])
 wrong(
@@ -468,6 +521,28 @@ right(
 # Task 6 · Counted twice
 
 wrong, right = LAB.task("count")
+
+wrong(
+    "formula builds the model on meta",
+    """
+    def formula(vocabulary, context, width, layers):
+        with torch.device("meta"):
+            return counted(Transformer(vocabulary, context, width, 1, layers))
+
+
+    def counted(model):
+        words = {"tokens": "embedding", "positions": "positions", "attention": "attention", "up": "ffn", "down": "ffn"}
+        words |= {"norm_1": "norms", "norm_2": "norms", "norm": "norms"}
+        parts = dict.fromkeys(words.values(), 0)
+        for name, p in model.named_parameters():
+            found = [word for word in name.split(".") if word in words]
+            if not found:
+                raise ValueError(name)
+            parts[words[found[0]]] += p.numel()
+        return parts
+    """,
+    says=["build no model"],
+)
 
 wrong(
     "buffers too",

@@ -11,10 +11,9 @@ from utils.atomic_write import write_bytes
 from utils.course import ROOT
 from utils.course.notebooks.notebook import Cell, load, notebooks_in, text_of
 from utils.course.notebooks.release import release
-from utils.course.notebooks.tidy import as_bytes
+from utils.course.notebooks.tidy import COLAB, as_bytes
 
 FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # folder of a notebook → folder from which Colab opens it
-CELL = "colab"  # the cell's id
 LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
 BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a link in the README's table
 PICTURE = "notebooks/figures/open-in-colab.svg"
@@ -83,7 +82,7 @@ def cell_source(path: str, address: str) -> str:
 
 
 def is_colab(cell: Cell) -> bool:
-    return cell.kind == "code" and cell.id == CELL
+    return cell.kind == "code" and cell.id == COLAB
 
 
 def title_source(source: str, path: str, address: str) -> str:
@@ -129,10 +128,10 @@ def _with_colab(book: dict, path: str, address: str) -> dict:
     title, *others = book["cells"]
     title = title | {"source": title_source(text_of(title["source"]), path, address).splitlines(keepends=True)}
     source = cell_source(path, address).splitlines(keepends=True)
-    old = next((other for other in others if other.get("id") == CELL), {})
-    cell = {"cell_type": "code", "execution_count": None, "id": CELL, "metadata": {}, "outputs": [], "source": source}
+    old = next((other for other in others if other.get("id") == COLAB), {})
+    cell = {"cell_type": "code", "execution_count": None, "id": COLAB, "metadata": {}, "outputs": [], "source": source}
     cell["metadata"] = old.get("metadata", {})
-    return book | {"cells": [title, cell, *(other for other in others if other.get("id") != CELL)]}
+    return book | {"cells": [title, cell, *(other for other in others if other.get("id") != COLAB)]}
 
 
 def _with_badges(readme: str, address: str) -> str:

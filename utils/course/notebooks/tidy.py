@@ -22,7 +22,8 @@ KEPT = (
     "builds_on", "difficulty", "goals", "host", "importance", "minutes", "needs", "points", "tags",
 )  # of a cell's metadata  # fmt: skip
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
-SET_UP = ("colab", "setup")  # the cells of a lecture that are shown folded
+COLAB = "colab"  # the id of the cell that fetches the course there; folded everywhere
+SET_UP = "setup"  # folded in a lecture and in a starter
 POINTS, CHECK = (
     "points-so-far",
     "check-",
@@ -91,7 +92,8 @@ def tidied(book: dict) -> dict:
     lecture, starter = any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]), POINTS in ids
     for cell in cells:
         name = cell["id"]
-        if (name in SET_UP and (lecture or starter)) or (starter and (name == POINTS or name.startswith(CHECK))):
+        of_starter = starter and (name == POINTS or name.startswith(CHECK))
+        if name == COLAB or of_starter or (name == SET_UP and (lecture or starter)):
             cell["metadata"] |= FOLDED
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
@@ -152,7 +154,7 @@ def _from_words(source: str, cell: dict) -> str:
     if "parameters" in cell.get("metadata", {}).get("tags", []):
         return "parameters"
     if source.startswith("# Colab opens a notebook alone"):
-        return "colab"
+        return COLAB
     words = re.findall(r"[a-z0-9]+", source.lower())[:5]
     name = "-".join(words)[: LONGEST - 8].strip("-")
     return name if readable(name) and re.search("[a-z]{2}", name) else f"{cell['cell_type']}-cell"

@@ -68,7 +68,9 @@ def test_checks_and_set_up_are_folded_and_the_students_own_cells_are_not():
     folded = {cell["id"] for cell in made["cells"] if cell["metadata"].items() >= FOLDED.items()}
     assert folded == {"colab", "setup", "points-so-far", "check-double"}
     solution = tidied(book())["cells"]
-    assert tidied(made) == made and not any(FOLDED.keys() & c["metadata"].keys() for c in solution if c["id"] != "colab")
+    assert tidied(made) == made and not any(
+        FOLDED.keys() & c["metadata"].keys() for c in solution if c["id"] != "colab"
+    )
 
 
 def test_a_later_cell_needs_what_its_metadata_say():

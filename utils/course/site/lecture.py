@@ -13,16 +13,15 @@ from nbconvert.filters import Highlight2HTML
 from traitlets.config import Config
 
 from utils.course.mutation.mutants import is_calculator, is_picture
-from utils.course.notebooks.colab_links import CELL
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
 from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
-from utils.course.notebooks.tidy import CHECK, POINTS
+from utils.course.notebooks.tidy import CHECK, COLAB, POINTS
 from utils.course.site import prose
 from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-SET_UP = ("parameters", "setup", CELL, POINTS)  # cells that say nothing about the subject: folded
+SET_UP = ("parameters", "setup", COLAB, POINTS)  # cells that say nothing about the subject: folded
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
 CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed"}
 

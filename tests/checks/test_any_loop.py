@@ -39,7 +39,7 @@ MORE = {
         *(f"resumes_exactly: {what}" for what in ("optimizer", "random streams", "BatchNorm statistics", "schedule")),
         *("resumes_exactly: position in the data", "resumes_exactly: order of the next epoch"),
     },
-    "a step that GradScaler skips": {"skipped_step_leaves_no_trace", "updates_follow_their_rule"},
+    "a step that GradScaler skips": {"loss_scale_leaves_no_trace", "updates_follow_their_rule"},
 }
 
 

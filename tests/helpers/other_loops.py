@@ -278,8 +278,8 @@ def step_in_backward(model, data, steps, batch_size, lr):
 
 
 @adapt
-def grad_scaler(model, data, loss, steps, batch_size, lr, optimizer, momentum, weight_decay, nonfinite, precision):
-    """As torch's own recipe has it. It skips what is not finite, whatever `nonfinite` says."""
+def grad_scaler(model, data, loss, steps, batch_size, lr, optimizer, momentum, weight_decay, precision):
+    """As torch's own recipe has it: what is not finite is skipped, and never raises."""
     if optimizer == "sgd":
         optimizer = SGD(model.parameters(), lr, momentum, weight_decay=weight_decay)
     else:

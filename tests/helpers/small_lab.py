@@ -4,7 +4,7 @@ from pathlib import Path
 
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.lab import Lab, read_lab
-from utils.course.notebooks.tidy import METADATA, as_bytes
+from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes
 
 HINTS = "<details><summary>Hint</summary>\n\nRead.\n</details>\n" * 3
 DOUBLE = '''def double(x: int) -> int:
@@ -42,6 +42,7 @@ PROSE = {
     "beyond",
 }
 METAS = {
+    "colab": FOLDED,
     "title": {"goals": ["double a number"], "builds_on": "lecture 99"},
     "parameters": {"tags": ["parameters"]},
     "task-double": {"minutes": 5, "difficulty": 1, "importance": 3},

@@ -11,6 +11,7 @@ from utils.course.mutation.dataflow import called_name
 from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.lab import Lab, points_of, solution_lines, starter
 from utils.course.notebooks.notebook import Cell
+from utils.course.notebooks.tidy import FOLDED
 from utils.lab.ask import check_names
 
 TAGS = {"parameters", "hidden"}
@@ -106,7 +107,7 @@ def points_are_given(lab: Lab) -> list[str]:
     """Every check has points, hidden ones are tagged so, and a task needs only tasks before it."""
     problems = []
     for cell in lab.book.cells:
-        extra = sorted(set(cell.raw.get("metadata", {})) - METADATA)
+        extra = sorted(cell.raw.get("metadata", {}).keys() - METADATA - (FOLDED.keys() if is_colab(cell) else set()))
         if extra:
             problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
         if set(cell.tags) - TAGS:

@@ -25,7 +25,8 @@ test: $(READY)           ## what every change must hold: tests, every lecture, e
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not browser and not nightly" tests
 
-rehearse: $(READY)       ## every lecture and solution on a stand-in GPU: which proofs run there, and what is red
+rehearse: $(READY)       ## on a stand-in GPU: the loop, then every lecture and solution; which proofs run there, and what is red
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_standin_gpu.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course rehearse
 
 seeds: $(READY)          ## every lecture and solution at other seeds, two drawn by the date: what is red

@@ -1,5 +1,6 @@
 """What all tests share: one thread, signals as a terminal has them, and the CPU seconds of each file in the report."""
 
+import os
 import resource
 import signal
 from collections import Counter
@@ -20,6 +21,16 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 def one_thread():
     """Tiny tensors are computed ten times faster by one thread than by two."""
     torch.set_num_threads(1)
+
+
+@pytest.hookimpl(trylast=True)  # after those that -m leaves out have gone
+def pytest_collection_modifyitems(items):
+    """Each worker of `-n 3` begins with its share of the notebooks: they take longest, and none is left for the end."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    notebooks = [item for item in items if item.path.suffix == ".ipynb"]
+    tests = [item for item in items if item.path.suffix != ".ipynb"]
+    share = -(-len(tests) // workers)
+    items[:] = [item for k in range(workers) for item in notebooks[k::workers] + tests[k * share : (k + 1) * share]]
 
 
 def cpu_seconds() -> float:

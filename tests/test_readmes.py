@@ -120,6 +120,7 @@ def test_each_command_runs(name, line, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
+@pytest.mark.nightly
 @each([pair for pair in COMMANDS if not is_run(pair[1]) or pair[1].startswith(TAKES_LONG)])
 def test_each_command_that_takes_long_or_needs_more_is_right(name, line, tmp_path):
     check(line, tmp_path)

@@ -11,6 +11,7 @@ from standin_gpu import standin
 CASES = sorted((ROOT / "tests" / "standin_gpu").glob("cases_*.py"))
 
 
+@pytest.mark.nightly  # `make rehearse` runs it
 @pytest.mark.slow
 @pytest.mark.skipif(bool(standin.why_not()), reason=standin.why_not() or "")
 def test_the_cases_hold_on_the_stand_in_gpu():

@@ -96,6 +96,7 @@ def test_a_lecture_on_the_stand_in(tmp_path, capsys):
 
 
 @buildable
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_lab_gets_the_device_as_its_parameter(tmp_path, capsys):
     cells = [
@@ -158,6 +159,7 @@ def test_every_seed_is_shifted():
     assert draws(3, 40) == shifted
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_digit_of_one_draw_turns_red_at_another_seed_and_a_law_does_not(tmp_path, capsys):
     digit = "torch.manual_seed(0)\nassert round(torch.rand(()).item(), 4) == 0.4963"

@@ -270,6 +270,7 @@ def test_the_edges_of_what_fits():
     assert [largest_micro_batch(TINY, two + extra, tokens=16) for extra in (-1, 0)] == [1, 2]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_gpt_2_on_cards_that_are_not_here():
     gpt2 = MODELS["GPT-2"]

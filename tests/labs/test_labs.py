@@ -5,7 +5,7 @@ import json
 import nbformat
 import papermill
 import pytest
-from helpers.labs import COMPILES, LABS, SOLUTIONS, TRAINS, each_lab, failing, nightly_in, relying_on, unsolved
+from helpers.labs import COMPILES, LABS, QUICK, SOLUTIONS, each_lab, failing, nightly_in, relying_on, unsolved
 from helpers.notebook_shell import notebook_shell
 from helpers.paths import ROOT
 from helpers.small_lab import book
@@ -15,8 +15,6 @@ from variants import solved
 
 from utils.course.notebooks.lab import Lab, points_of, starter
 from utils.course.notebooks.notebook import load, text_of
-
-QUICK = "01_views_and_attention"
 
 
 @pytest.mark.nightly  # `make seeds` runs each solution at two other seeds
@@ -37,8 +35,8 @@ def test_solution_passes_across_a_boundary(lab, worker):
 @pytest.mark.parametrize(
     ("lab", "task"),
     [
-        pytest.param(lab, task, id=f"{lab.name}-{task.name}", marks=nightly_in(lab.name, COMPILES, TRAINS))
-        for lab in LABS.values()
+        pytest.param(lab, task, id=f"{name}-{task.name}", marks=() if name == QUICK else pytest.mark.nightly)
+        for name, lab in LABS.items()
         for task in lab.tasks
     ],
 )

@@ -174,7 +174,7 @@ def test_the_listeners_hear(listeners):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.nightly)])
 def test_nobody_is_talked_into_a_grade(tmp_path, listeners, monkeypatch, every):
     monkeypatch.setenv("CANARY", "4711")
     first = graded(tmp_path / "first", {"ada": load(LAB)})["ada"]["isolation"]

@@ -237,6 +237,7 @@ def imports_of(sources: list[str]) -> set[str]:
     return names - set(sys.stdlib_module_names) - {"utils"}
 
 
+@pytest.mark.slow
 def test_what_notebooks_import_is_needed_and_pinned():
     books = [path for folder in ("notebooks", "solutions") for path in (ROOT / folder).rglob("*.ipynb")]
     cells = [lectures.tree_of(cell) for path in books for cell in read(path).code]
@@ -281,6 +282,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: text for name, text in named.items() if not name.startswith("tests/")}
 
 
+@pytest.mark.slow
 def test_badges_come_and_go(tmp_path, capsys):
     copy = fake_colab.repository(tmp_path / "course")
     colab_links.badges("", copy)

@@ -82,6 +82,7 @@ def test_a_text_of_the_users(tmp_path, capsys):
     assert records[-1]["val_loss"] < 0.5  # four letters in a fixed order: far below ln 4
 
 
+@pytest.mark.slow
 def test_help_works_as_a_command():
     done = subprocess.run(
         [sys.executable, "-m", "utils", "train", "--help"], capture_output=True, text=True, check=True
@@ -234,6 +235,7 @@ def test_a_run_of_another_model_says_how_to_load_it(text_run, tmp_path, capsys):
     assert "load best_weights(folder) into it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_readme_s_commands_for_a_run_work_in_their_order(tmp_path, monkeypatch, capsys):
     """But for export, which is tested above: after fewer steps of the run that the README trains."""
     monkeypatch.chdir(tmp_path)
@@ -271,6 +273,7 @@ def test_with_a_progress_bar_there_are_no_lines(tmp_path, capsys):
     assert "step 20/20" not in shown.out and "20/20" in shown.err
 
 
+@pytest.mark.slow
 def test_sigterm_says_what_was_saved_and_where_the_run_goes_on(tmp_path):
     line = [sys.executable, "-m", "utils", *SPIRAL[:3], "--steps", "100000", "--log-every", "5", "--run", "run"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -68,6 +68,7 @@ PARTS = {  # of napkin, by the name of the module
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_the_formulas_are_what_the_built_model_counts(shape):
     """Parameters part by part, and the FLOPs of forward and backward on two texts, by torch's counter."""
@@ -86,6 +87,7 @@ def test_the_formulas_are_what_the_built_model_counts(shape):
     assert napkin.backward_flops(shape, T) == 2 * napkin.forward_flops(shape, T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GPT-2", "GPT-3 175B", "LLaMA-3 8B", "LLaMA-3 70B"])
 def test_the_flops_of_a_whole_context_are_counted_to_the_unit(name):
     shape = MODELS[name]

@@ -29,6 +29,7 @@ def test_nothing_is_lost_and_nothing_wrong(trial):
     assert tried >= TRIALS[trial][2] and (lost, wrong) == (0, 0)
 
 
+@pytest.mark.slow
 def test_an_unknown_trial_is_refused():
     done = torture("burn")
     assert done.returncode == 2 and "no trial is called burn: choose of kill" in done.stderr

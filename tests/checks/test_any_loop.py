@@ -51,6 +51,7 @@ def assert_no_alarm(style: str) -> None:
     assert all(verdict.startswith("not judged: the loop ") for name, verdict in verdicts.items() if name not in passed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("style", STYLES)
 def test_a_right_loop_in_another_style_raises_no_alarm(style, seed, monkeypatch):

@@ -894,6 +894,7 @@ def _(right, folder, kind="step", say=print):
 # ---- each is caught, and the right loop is not -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED, ids=str)
 def test_a_planted_bug_is_caught(bug, tmp_path):
     if bug.seams:
@@ -917,6 +918,7 @@ def test_the_loop_as_it_is_passes(name):
     USED[name](train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", USED)
 def test_the_loop_on_the_way_of_a_gpu_passes(name):
     USED[name](wrong_loop(GPU, *([AT_ONCE] if USED[name] in STEP_BY_STEP else [])))

@@ -32,6 +32,7 @@ def kept(name: str) -> bytes:
     return (readme_figures.FOLDER / f"{name}.svg").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPUTED)
 def test_the_kept_picture_is_the_one_that_is_made(name):
     made = readme_figures.svg(readme_figures.PICTURES[name]())
@@ -51,6 +52,7 @@ def test_the_kept_spiral_has_the_accuracies_of_a_run_made_now():
     assert [percent for _, percent in made] == pytest.approx([percent for _, percent in there], abs=2), "percent"
 
 
+@pytest.mark.slow
 def test_twice_the_same_bytes_and_nothing_is_written_twice(tmp_path, capsys):
     readme_figures.figures(tmp_path, ("roofline",))
     first = (tmp_path / "roofline.svg").read_bytes()

@@ -90,6 +90,7 @@ def test_fashion_learns_from_an_empty_folder_and_opens_the_test_set_only_if_aske
     assert evaluate(model, fashion_mnist(val=0).test).accuracy == pytest.approx(float(tested), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_fashion_without_files_and_without_network_says_what_to_do(tmp_path):
     done = run(printed(*FASHION), tmp_path, "1", http_proxy=NOWHERE, https_proxy=NOWHERE, no_proxy="")
     assert done.returncode == 1 and "Traceback" not in done.stderr
@@ -98,6 +99,7 @@ def test_fashion_without_files_and_without_network_says_what_to_do(tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "script.py"]
 
 
+@pytest.mark.slow
 def test_fashion_refuses_a_file_that_is_not_the_published_one(tmp_path):
     files = tmp_path / "data" / "fashion-mnist"
     files.mkdir(parents=True)
@@ -133,6 +135,7 @@ def losses_in(output: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"^epoch \d: loss (\d+\.\d{4})$", output, re.MULTILINE)]
 
 
+@pytest.mark.slow
 def test_the_script_for_one_device_learns_from_an_empty_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     done = run(printed("14_many_ranks", "single-script"), tmp_path / "empty", CUDA_VISIBLE_DEVICES="")

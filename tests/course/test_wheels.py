@@ -43,6 +43,7 @@ def trees() -> Iterator[ast.Module]:
             yield ast.parse(cell.source)
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_there_or_among_the_wheels():
     owners = importlib.metadata.packages_distributions()
     used = {canonical(owner) for name in imported() for owner in owners.get(name, ())}

@@ -369,6 +369,7 @@ def stall_in_the_middle(handler):
     handler.server.release.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behave", [stall_at_once, stall_after_headers, stall_in_headers, stall_in_the_middle])
 def test_server_that_stalls_does_not_hang_us(behave, server, capsys, monkeypatch):
     server.behave = behave
@@ -445,6 +446,7 @@ def test_of_two_processes_one_downloads_and_the_other_waits(server, cached):
     assert len(server.requests) == 1 and cached.read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_killed_download_is_resumed_by_the_next_process(server, cached):
     part = cached.with_name("file.bin.part")
     server.behave = stall_in_the_middle

@@ -83,6 +83,7 @@ def boxes(figure) -> dict[str, Bbox]:
     return {text.get_text(): text.get_window_extent() for text in figure.axes[0].texts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_no_label_of_the_roofline_hides_another_whatever_was_measured(seed):
     rng = np.random.default_rng(seed)

@@ -109,6 +109,7 @@ def in_a_process() -> tuple:
     return result, (link.rank, link.world) == (dist.get_rank(), dist.get_world_size())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_use_the_same_line(world):
     ended = [rank.result for rank in on_ranks(world, in_a_process)]

@@ -25,6 +25,7 @@ def validations(lab_09: dict, seed: int, bed_first: bool) -> list[float]:
     return lab_09["silent_bugs"].train(model, data, val, 9)["log"]["val_loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bed_first", [True, False])
 def test_the_first_validation_is_the_best_at_every_seed(lab_09, bed_first):
     told = {seed: validations(lab_09, seed, bed_first) for seed in range(100)}

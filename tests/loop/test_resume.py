@@ -90,6 +90,7 @@ def test_what_differs_is_noticed(uninterrupted):
     assert not resumable_run.same(reference, uninterrupted["fp32", 4])  # rounding, and other dropout masks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["optimizer", "rng", "scheduler", "ema", "train_loss", "progress"])
 def test_every_part_of_the_state_is_needed(tmp_path, uninterrupted, lost):
     """Leave one part of the checkpoint as a fresh run has it, and the resumed run is another run."""

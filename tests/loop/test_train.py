@@ -61,6 +61,7 @@ def test_the_run_does_not_depend_on_the_callers_random_streams_and_leaves_them_a
 # ---- watching changes nothing ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_watching_does_not_change_the_run(tmp_path, precision):
     common = {"precision": precision, "ema": 0.9, "steps": 40, "clip": 0.5}

@@ -43,6 +43,7 @@ def test_recorder_writes_down_each_graph_and_runs_it():
     assert recorder.graphs == [["sin", "sum", "gt"], ["mul"], ["sub"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [wave, branching])
 @pytest.mark.parametrize("dynamic", [None, True, False])
 def test_graphs_and_operations_are_those_of_torchs_own_counter(function, dynamic):

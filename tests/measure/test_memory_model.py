@@ -71,7 +71,7 @@ def drawn_sizes(seed: int) -> tuple[tuple, tuple]:
     return mlp, gpt
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.slow), "meta"])
 @pytest.mark.parametrize("seed, plan", list(enumerate(PLANS)), ids=["-".join(map(str, plan)) for plan in PLANS])
 def test_the_prediction_is_the_ledger_to_the_byte(seed, plan, device):
     if plan.implementation == "fused" and device == "meta":
@@ -254,6 +254,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [Plan(), Plan("sgd", checkpointed=True), Plan(micro_batches=2)])
 def test_the_largest_micro_batch_fits_and_the_next_does_not(plan):
     memory = 2_000_000

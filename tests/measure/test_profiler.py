@@ -45,6 +45,7 @@ def test_the_shares_add_up_exactly():
     assert sum(result.shares.values()) == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "found"), [("data_seconds", "data"), ("between_seconds", "idle")])
 def test_a_planted_pause_shows_where_it_is(where, found):
     """A sleep never ends early; that no other part is longer is not asserted, for on a busy machine one may be."""

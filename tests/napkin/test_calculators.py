@@ -100,6 +100,7 @@ def test_each_field_has_its_label_as_its_name(name, first):
         assert each.label == (control.description if box is None else box.tooltip)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_moving_something_tells_and_draws_what_the_pure_function_says(name):
     argument, value = MOVED[name]
@@ -127,6 +128,7 @@ def test_nonsense_is_answered_in_words_and_forgotten_with_the_next_preset(name, 
     assert shown.answer.value == before and shown.picture.value == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_each_named_state_has_an_answer_and_a_picture_and_is_set_by_its_preset(name, monkeypatch):
     found = calculators.states(name)

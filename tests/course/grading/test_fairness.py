@@ -255,6 +255,7 @@ def test_a_number_of_many_digits_stops_nobody():
     assert pair.share == 1
 
 
+@pytest.mark.slow
 def test_points_for_code_that_is_the_starters_are_held(tmp_path):
     """The starter as it was, and a cell whose text defines nothing by name."""
     solution = {cell["id"]: text_of(cell["source"]) for cell in book_of(LAB)["cells"]}["code-swap"]
@@ -392,6 +393,7 @@ def test_nothing_follows_a_link_that_takes_the_place_of_a_folder(tmp_path, monke
     assert not top.exists() and (other / "thesis.tex").exists() and other.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 def test_a_keeper_that_fails_ends_its_worker_all_the_same(tmp_path):
     code = (
         "import socket, sys\nfrom pathlib import Path\n"

@@ -792,6 +792,7 @@ def test_a_worker_ends_with_its_keeper_and_the_keeper_with_who_started_it(shared
                 os.close(process)
 
 
+@pytest.mark.slow
 def test_folders_are_measured_and_removed_however_deep_they_are(shared):
     top = shared / "top"
     top.mkdir()

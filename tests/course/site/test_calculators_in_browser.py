@@ -98,6 +98,7 @@ def in_javascript(folder, asked: list[tuple[str, dict]]) -> list[list[str]]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @needs_node
 def test_both_languages_say_the_same(tmp_path):
     asked = cases()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from utils.course.__main__ import main
 from utils.course.commands import find
 from utils.course.lint import lectures
+from utils.course.notebooks import forked_kernels
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge
 from utils.course.notebooks.navigation import navigation
 from utils.course.notebooks.notebook import callout, plain_claim, read, source_hash
 from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, readable, tidied, tidy
-from utils.course.run import run
+from utils.course.run import execute_and_judge, header_of, kernels, run
 
 SETUP = "import os, signal, sys, time"
 CHECKS = """
@@ -54,6 +56,16 @@ def write(path: Path, cells: list[dict]) -> Path:
 def trial(folder: Path, *claims: list[dict], setup: str = SETUP, name: str = "01_trial") -> Path:
     head = [markdown("title", "# A trial"), code("parameters", "full = False", "parameters"), code("setup", setup)]
     return write(folder / f"{name}.ipynb", head + [cell for pair in claims for cell in pair])
+
+
+@pytest.fixture(params=["alone", "forked"])
+def started(request, monkeypatch):
+    """How a kernel starts: in a new Python, or, as with several notebooks, forked from one that has imported torch."""
+    if request.param == "forked":
+        if not forked_kernels.possible("cpu"):
+            pytest.skip("kernels are forked on Linux only")
+        monkeypatch.setattr("utils.course.run.FEW", 1)
+    return request.param
 
 
 def ledger_of(folder: Path) -> dict[str, dict]:
@@ -172,7 +184,7 @@ def test_a_mute_assert_is_named_by_its_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_dead_kernel_fails_the_rest_and_the_next_lecture_runs(tmp_path):
+def test_a_dead_kernel_fails_the_rest_and_the_next_lecture_runs(tmp_path, started):
     dead = trial(tmp_path, claim(1, "assert not full"), claim(2, "os._exit(0)"), claim(3, "assert not full"))
     alive = trial(tmp_path, claim(1, "assert not full", lecture=2), name="02_alive")
     assert run([dead, alive], tmp_path / "build") == 1
@@ -182,7 +194,7 @@ def test_a_dead_kernel_fails_the_rest_and_the_next_lecture_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cell_over_its_time_fails_even_if_it_swallows_the_interrupt(tmp_path):
+def test_a_cell_over_its_time_fails_even_if_it_swallows_the_interrupt(tmp_path, started):
     swallow = "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    pass\nassert not full"
     never = "while True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
     proofs = [swallow, "assert not full", never, "assert not full"]
@@ -194,8 +206,8 @@ def test_a_cell_over_its_time_fails_even_if_it_swallows_the_interrupt(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_lecture_whose_runner_is_killed_is_red_and_says_so(tmp_path, capsys):
-    kill = "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(5)"
+def test_a_lecture_whose_runner_is_killed_is_red_and_says_so(tmp_path, started, capsys):
+    kill = "os.kill(int(os.environ['JPY_PARENT_PID']), signal.SIGKILL)\ntime.sleep(5)"
     path = trial(tmp_path, claim(1, "assert not full"), claim(2, kill))
     stale = json.loads(path.read_text())
     stale["cells"] = [cell | {"execution_count": 1} if cell["cell_type"] == "code" else cell for cell in stale["cells"]]
@@ -241,12 +253,33 @@ def test_wrong_calls_are_refused_before_anything_runs(tmp_path, capsys, monkeypa
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_at_once(tmp_path):
-    path = trial(tmp_path, claim(1, "open('began', 'w').close()\ntime.sleep(600)"))
-    command = [sys.executable, "-m", "utils.course", "run", str(path), "--build", str(tmp_path / "build")]
+def test_a_forked_kernel_is_what_a_new_one_would_be(tmp_path):
+    began = "import random; from pathlib import Path; Path(f'{name}.txt').write_text(str(random.random()))"
+    proof = f"""name = Path(os.getcwd()).name + os.environ["MARK"]
+{began}
+assert [os.getpgid(0), os.isatty(0), signal.getsignal(signal.SIGCHLD)] == [os.getpid(), False, signal.SIG_DFL]
+assert ("torch" in sys.modules) == (os.environ["MARK"] == "forked")
+assert plt.get_backend() == "module://matplotlib_inline.backend_inline" and len(sys.path) == len(set(sys.path))"""
+    set_up = SETUP + "\nimport matplotlib.pyplot as plt\nfrom pathlib import Path"
+    path = trial(tmp_path, claim(1, proof), setup=set_up)
+    header = header_of(False)
+    with kernels([read(path)] * 3, "cpu", {"MARK": "forked"}) as forked:
+        for number, variables in enumerate((forked, forked, {"MARK": "alone"})):
+            result, _ = execute_and_judge(read(path), tmp_path / f"{number}.ipynb", header, 60, [], variables)
+            assert [verdict.status for verdict in result.verdicts] == ["verified"], result
+            Path(tmp_path, f"{tmp_path.name}{variables['MARK']}.txt").rename(tmp_path / f"drawn-{number}")
+    assert len({file.read_text() for file in tmp_path.glob("drawn-*")}) == 3, "random numbers of their own"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebooks", [1, 3])
+def test_an_interrupted_run_ends_at_once_and_its_kernels_with_it(tmp_path, notebooks):
+    long = claim(1, "open(f'began-{os.getpid()}', 'w').close()\ntime.sleep(600)")
+    books = [trial(tmp_path, long, name=f"0{number}_long") for number in range(notebooks)]
+    command = [sys.executable, "-m", "utils.course", "run", *map(str, books), "--build", str(tmp_path / "build")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for _ in range(1200):
-        if (tmp_path / "began").exists():
+        if began := list(tmp_path.glob("began-*")):
             break
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.1)
@@ -254,6 +287,11 @@ def test_an_interrupted_run_ends_at_once(tmp_path):
     _, words = process.communicate(timeout=600)
     assert process.returncode == 130 and "interrupted" in words
     assert not (tmp_path / "build/ledger.json").exists()
+    kernel = int(began[0].name.removeprefix("began-"))
+    with pytest.raises(ProcessLookupError):
+        for _ in range(600):
+            os.kill(kernel, 0)  # does nothing to a process that is there
+            time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from helpers.paths import ROOT
 
+from utils.atomic_write import write_text
 from utils.checks import raises
 from utils.distributed import launch
 from utils.distributed.launch import on_ranks, script_of, torchrun
@@ -44,7 +45,7 @@ def crashes():
 
 
 def hangs(file):
-    Path(f"{file}{os.environ['RANK']}").write_text(str(os.getpid()))
+    write_text(Path(f"{file}{os.environ['RANK']}"), str(os.getpid()))  # whole at once: another process waits for it
     time.sleep(600)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,12 +17,13 @@ from tqdm import tqdm
 
 from utils.course import ROOT
 from utils.course.mutation.strength import stored
-from utils.course.notebooks import ledger
+from utils.course.notebooks import forked_kernels, ledger
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
 
+FEW = 3  # with fewer notebooks, a process from which their kernels are forked costs more than it saves
 HEARTBEAT = 30.0  # seconds between two lines about a lecture if the output is not a terminal
 
 
@@ -49,8 +51,8 @@ def run(
     header = header_of(full)
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
-    with ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept) for lecture in lectures]
+    with kernels(lectures, header["device"]) as variables, ThreadPoolExecutor(jobs) as pool:
+        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept, variables) for lecture in lectures]
         try:
             results = [future.result() for future in work]
         except BaseException:
@@ -77,11 +79,32 @@ def header_of(full: bool) -> dict:
     }
 
 
+@contextlib.contextmanager
+def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
+    """Yields the variables of execute_and_judge: `extra`, and what has the kernels forked where that helps.
+
+    `device`: the type of the device on which the notebooks compute, such as "cpu".
+    """
+    extra = extra or {}
+    if len(lectures) < FEW or not forked_kernels.possible(device):
+        yield extra
+        return
+    with forked_kernels.forking(_environment(extra)) as address:
+        yield extra | address
+
+
 def _one(
-    lecture: Lecture, build: Path, header: dict, timeout: int | None, workers: list, kept: list[Receipt]
+    lecture: Lecture,
+    build: Path,
+    header: dict,
+    timeout: int | None,
+    workers: list,
+    kept: list[Receipt],
+    variables: dict[str, str],
 ) -> ledger.Result:
     """Execute one lecture and judge it."""
-    result, _ = execute_and_judge(lecture, build / "notebooks" / lecture.path.name, header, timeout, workers)
+    output = build / "notebooks" / lecture.path.name
+    result, _ = execute_and_judge(lecture, output, header, timeout, workers, variables)
     result = replace(result, strength=stored(lecture), elsewhere=status(lecture, kept))
     say(ledger.summary(result))
     return result
@@ -117,22 +140,21 @@ def _execute(
         str(output.resolve()),
     ]
     command += ["--full"] * full + ([f"--timeout={timeout}"] if timeout else [])
-    found = [extra.get("PYTHONPATH"), str(ROOT), os.environ.get("PYTHONPATH")]
-    paths = list(filter(None, found))  # this utils, even if it is not installed
-    environment = {
-        "OMP_NUM_THREADS": "1",
-        **os.environ,
-        **extra,
-        "PYTHONPATH": os.pathsep.join(paths),
-    }  # two share the cores
     with tempfile.TemporaryFile("w+") as errors:
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment(extra))
         with worker:
             workers.append(worker)
             _follow(lecture, worker)
         errors.seek(0)
         last = [line for line in errors.read().splitlines() if line.strip()][-1:]
     return f"the run broke off with exit status {worker.returncode}: {' '.join(last)}" if worker.returncode else ""
+
+
+def _environment(extra: dict[str, str]) -> dict[str, str]:
+    """The variables of a process for notebooks. They share the cores, and use this utils, even if it is not installed."""
+    paths = [extra.get("PYTHONPATH"), str(ROOT), os.environ.get("PYTHONPATH")]
+    path = os.pathsep.join(filter(None, paths))
+    return {"OMP_NUM_THREADS": "1", **os.environ, **extra, "PYTHONPATH": path}
 
 
 def _follow(lecture: Lecture, worker: subprocess.Popen) -> None:

@@ -11,6 +11,7 @@ runs one lecture in a process of its own and prints a line of JSON before each c
 
 import argparse
 import json
+import os
 import re
 import tempfile
 import time
@@ -29,6 +30,8 @@ from papermill.exceptions import PapermillExecutionError
 from papermill.execute import remove_error_markers
 from papermill.iorw import load_notebook_node, write_ipynb
 from traitlets import Any
+
+from utils.course.notebooks import forked_kernels
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
@@ -143,7 +146,11 @@ class EveryCellEngine(NBClientEngine):
 
 def _reached_by_files(kernel_name: str, folder: Path) -> AsyncKernelManager:
     """A kernel with sockets in `folder`: of two kernels that start at once, both may choose one TCP port, and one dies."""
-    return AsyncKernelManager(kernel_name=kernel_name, transport="ipc", connection_file=str(folder / "connection.json"))
+    file = str(folder / "connection.json")
+    manager = AsyncKernelManager(kernel_name=kernel_name, transport="ipc", connection_file=file)
+    if forked_kernels.ADDRESS in os.environ:
+        manager.kernel_spec.argv = forked_kernels.command_for(os.environ[forked_kernels.ADDRESS])
+    return manager
 
 
 papermill_engines.register(NAME, EveryCellEngine)

@@ -8,13 +8,14 @@ import random
 import subprocess
 import time
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 from utils.course.notebooks import ledger
 from utils.course.notebooks.ledger import FAILED
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.rehearsal.rehearse import at_start, in_order
-from utils.course.run import execute_and_judge, header_of, say
+from utils.course.run import execute_and_judge, header_of, kernels, say
 
 SHIFTS = range(1, 21)
 STEP = 1_000
@@ -37,16 +38,17 @@ def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, t
         print(f"shifts drawn by today's date; again with: python -m utils.course seeds {again}", flush=True)
     workers: list[subprocess.Popen] = []
 
-    def one(work: tuple[Lecture, int]) -> ledger.Result:
-        book, shift = work
+    def one(shift: int, variables: dict[str, str], book: Lecture) -> ledger.Result:
         output = build / "seeds" / str(shift) / book.path.name
-        environment = at_start(shift=STEP * shift)
-        result, _ = execute_and_judge(book, output, header, timeout, workers, environment)
+        result, _ = execute_and_judge(book, output, header, timeout, workers, variables)
         say(f"{'✗' if result.red else '✓'} {book.name} at shift {shift}, {result.seconds:.1f} s")
         return result
 
-    work = [(book, shift) for book in books for shift in shifts]
-    results = dict(zip(((book.name, shift) for book, shift in work), in_order(work, one, jobs, workers), strict=True))
+    results = {}
+    for shift in shifts:
+        with kernels(books, header["device"], at_start(shift=STEP * shift)) as variables:
+            done = in_order(books, partial(one, shift, variables), jobs, workers)
+        results |= {(book.name, shift): result for book, result in zip(books, done, strict=True)}
     print(f"\n{_table([book.name for book in books], shifts, results)}\n")
     for (_, shift), result in results.items():
         if result.red:

@@ -1,5 +1,7 @@
 """JupyterLab, as `make lab` starts it, opens lectures and labs, and Run All reaches their end."""
 
+import json
+
 import pytest
 from browsing import ROOT, pictures_in, problems_of, write_notebook
 
@@ -40,6 +42,23 @@ def test_a_cell_that_fails_is_named_and_so_are_those_behind_it(lab, page):
         lab.run_all(page)
         wrong, behind = problems_of(lab.save(page, notebook))
     assert wrong.startswith("cell-1: AssertionError") and behind == "cell-2: not executed"
+
+
+def test_run_all_of_a_lab_goes_on_behind_a_wrong_answer_and_a_typo(lab, page):
+    notebook = "labs/wrong.ipynb"
+    book = json.loads((ROOT / "labs" / "01_views_and_attention.ipynb").read_text())
+    typed = {
+        "code-strides": "def contiguous_strides(shape):\n    return (1,) * len(shape)",
+        "code-swap": "def swapped(x, a, b:",
+    }
+    for cell in book["cells"]:
+        cell["source"] = typed.get(cell["id"], cell["source"])
+    (lab.home / notebook).write_text(json.dumps(book))
+    with lab.opened(page, notebook):
+        lab.run_all(page)
+        done = lab.save(page, notebook)
+    assert [problem.split(":")[0] for problem in problems_of(done)] == ["check-strides", "code-swap", "check-swap"]
+    assert "Task 2: 0 of 2   wrong\nTask 3: 0 of 2   open\n" in "".join(done["cells"][-1]["outputs"][0]["text"])
 
 
 def test_nothing_is_written_into_the_tree(lab):

@@ -13,6 +13,7 @@ from helpers.small_lab import DOUBLE, SMALL, book
 from utils.course.notebooks.lab import solution_lines, starter, without_solution
 from utils.course.notebooks.notebook import load, text_of
 from utils.course.notebooks.release import release
+from utils.course.notebooks.starter_cells import RUN_ALL_GOES_ON
 from utils.course.notebooks.tidy import FOLDED, as_bytes
 
 ONLY = ("points-so-far", "hand-in-intro", "hand-in")  # cells of a starter that its solution has not
@@ -55,8 +56,9 @@ def test_ids_and_points_are_those_of_the_solution(lab):
 
 
 def unfolded(cell: dict) -> tuple[str, dict]:
-    """The id, and the metadata that say nothing of folding."""
-    return cell["id"], {key: cell["metadata"][key] for key in cell["metadata"].keys() - FOLDED.keys()}
+    """The id, and the metadata that say nothing of folding, nor of going on behind an error, which a solution must not."""
+    about = {key: cell["metadata"][key] for key in cell["metadata"].keys() - FOLDED.keys()}
+    return cell["id"], {key: value for key, value in about.items() if value != [RUN_ALL_GOES_ON]}
 
 
 # The marks

@@ -142,7 +142,10 @@ def starter(solution: dict) -> dict:
         elif cell.kind == "code" and cell.index > last:
             needs = cell.raw["metadata"].get("needs") or [task.name for task in lab.tasks]
             source = f"{starter_cells.first_line_of_later_cell(needs)}\n{source}"
-        cells.append(cell.raw | {"source": source.splitlines(keepends=True)})
+        raw = cell.raw | {"source": source.splitlines(keepends=True)}
+        if cell.kind == "code" and facts:
+            raw["metadata"] = cell.raw["metadata"] | {"tags": [starter_cells.RUN_ALL_GOES_ON]}
+        cells.append(raw)
         if cell.id == "setup":
             cells.append(_new_cell("code", POINTS, starter_cells.points_source(tasks)))
     cells.append(_new_cell("markdown", f"{starter_cells.HAND_IN}-intro", "## Your points, and what to hand in"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 MOST = 5  # of difficulty and importance
 HAND_IN = "hand-in"  # the last cell, which like POINTS only a starter has
+RUN_ALL_GOES_ON = "raises-exception"  # the tag with which JupyterLab runs the cells behind one that fails
 MAGICS = ("%%check ", "%%needs ")  # how cells of a starter begin that are otherwise the solution's
 
 
@@ -31,7 +32,8 @@ OVERVIEW = """\
 **How it works.** After each task come three hints, folded away, from a nudge to nearly the answer; then **your cell**; then
 a **check**, folded too. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
 the check. A check that fails says what it asked, what it expected, what came and what to try next. After a restart of the
-kernel, or where it says "Cell magic %%check not found", choose Run All Cells: it passes over the tasks that are still open.
+kernel, or where it says "Cell magic %%check not found", choose Run All Cells: it goes through to the end, past all that is
+open or wrong.
 
 **Marks.** Difficulty: {least} a few lines, as the text says, to {most} several ideas at once.
 Importance: {least} good to have done, to {most} much of the course stands on it.

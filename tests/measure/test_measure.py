@@ -625,7 +625,7 @@ def sums_of_gradients(context) -> list[str]:
     x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
     y = x * 2
     loss = ((y @ w).relu() + (y @ w.t()).relu()).sum()
-    with profile(activities=[ProfilerActivity.CPU]) as profiler, context:
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler, context:
         loss.backward()
     return [event.name for event in profiler.events() if event.name in ("aten::add", "aten::add_")]
 

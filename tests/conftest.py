@@ -1,15 +1,25 @@
 """What all tests share: one thread, signals as a terminal has them, and the CPU seconds of each file in the report."""
 
+import json
 import os
 import resource
 import signal
+import sys
 from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 
+from utils.course.forked_python import forking, possible, python
+from utils.course.notebooks import forked_kernel
+from utils.device import pick_device
+
 CPU_SECONDS: Counter[str] = Counter()  # by file; on the process that writes the report
 SHOWN = 15  # files in the report
+FORKED = "COURSE_TEST_KERNEL"  # tells workers the name of the kernel in which they run notebooks
 
 # A shell ignores Ctrl-C for what it starts in the background, and nohup a closed terminal: tests send both.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -23,12 +33,43 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+def pytest_configure(config):
+    """Where several workers run notebooks, as in `make test`, one Python that has imported torch forks all kernels."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.option.nbmake_kernel = os.environ.get(FORKED)
+    elif config.getoption("numprocesses", None) and config.option.nbmake and possible(pick_device().type):
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        folder = stack.enter_context(TemporaryDirectory(prefix="kernels"))
+        address = stack.enter_context(forking(os.environ | forked_kernel.INLINE, forked_kernel.IMPORTED))
+        command = [*python(address), forked_kernel.__file__, "-f", "{connection_file}"]
+        spec = Path(folder, "kernels", "forked", "kernel.json")
+        spec.parent.mkdir(parents=True)
+        spec.write_text(json.dumps({"argv": command, "display_name": "forked", "language": "python"}))
+        os.environ |= {"JUPYTER_PATH": folder, FORKED: "forked"}
+
+
+@pytest.fixture(scope="session")
+def forked_python():
+    """Begins a command line in place of [sys.executable]: a Python that has imported torch, where one can be forked."""
+    if not possible(pick_device().type):
+        yield [sys.executable]
+        return
+    with forking(os.environ | {"OMP_NUM_THREADS": "1"}) as address:
+        yield python(address)
+
+
 @pytest.hookimpl(trylast=True)  # after those that -m leaves out have gone
 def pytest_collection_modifyitems(items):
-    """Each worker of `-n 3` begins with its share of the notebooks: they take longest, and none is left for the end."""
+    """Each worker of `-n 3` begins with its share of the notebooks: they take longest, and none is left for the end.
+
+    Then come tests that share what takes long to make, such as a run on many ranks: one worker makes it, and keeps them,
+    since others that have nothing left take from the end of its list.
+    """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     notebooks = [item for item in items if item.path.suffix == ".ipynb"]
     tests = [item for item in items if item.path.suffix != ".ipynb"]
+    tests.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
     share = -(-len(tests) // workers)
     items[:] = [item for k in range(workers) for item in notebooks[k::workers] + tests[k * share : (k + 1) * share]]
 

@@ -11,8 +11,8 @@ import pytest
 
 from utils.course.__main__ import main
 from utils.course.commands import find
+from utils.course.forked_python import possible
 from utils.course.lint import lectures
-from utils.course.notebooks import forked_kernels
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge
 from utils.course.notebooks.navigation import navigation
@@ -62,7 +62,7 @@ def trial(folder: Path, *claims: list[dict], setup: str = SETUP, name: str = "01
 def started(request, monkeypatch):
     """How a kernel starts: in a new Python, or, as with several notebooks, forked from one that has imported torch."""
     if request.param == "forked":
-        if not forked_kernels.possible("cpu"):
+        if not possible("cpu"):
             pytest.skip("kernels are forked on Linux only")
         monkeypatch.setattr("utils.course.run.FEW", 1)
     return request.param

@@ -27,6 +27,8 @@ from utils.loop.diagnosis import halve_micro_batches
 from utils.loop.guards import Snapshot
 from utils.loop.state import State
 
+pytestmark = pytest.mark.xdist_group("ranks")  # fixtures that take seconds: on one worker, see conftest
+
 SCRIPT = ROOT / "tests" / "helpers" / "ranked_run.py"
 HANGS = 1200  # seconds after which a process is taken for hanging, and killed: many times what a busy machine needs
 
@@ -37,7 +39,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start(world: int, *arguments, port: int | None = None, **changes) -> list[subprocess.Popen]:
+def start(python: list[str], world: int, *arguments, port: int | None = None, **changes) -> list[subprocess.Popen]:
     """One process a rank, as torchrun starts them, with changes to what each is told: RANK={1: "0"} for rank 1."""
     port = port or free_port()
     processes = []
@@ -45,7 +47,7 @@ def start(world: int, *arguments, port: int | None = None, **changes) -> list[su
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         told |= {name: by_rank[rank] for name, by_rank in changes.items() if rank in by_rank}
         environment = os.environ | {name: str(value) for name, value in told.items()} | {"OMP_NUM_THREADS": "1"}
-        line = [sys.executable, SCRIPT, *map(str, arguments)]
+        line = [*python, str(SCRIPT), *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         processes.append(subprocess.Popen(line, env=environment, **pipes))
     return processes
@@ -62,8 +64,8 @@ def finish(processes: list[subprocess.Popen]) -> list[tuple[int, str]]:
             process.stdout.close()
 
 
-def launch(world: int, *arguments, **changes) -> list[tuple[int, str]]:
-    return finish(start(world, *arguments, **changes))
+def launch(python: list[str], world: int, *arguments, **changes) -> list[tuple[int, str]]:
+    return finish(start(python, world, *arguments, **changes))
 
 
 def results(folder: Path, case: str) -> list[dict]:
@@ -86,20 +88,20 @@ NOISY = ("noisy", "noisy parts")
 TOGETHER = (*ranked_run.CASES, "evaluated", *NOISY, *(f"interrupted:{case}" for case in NOISY))
 
 
-def run_together(world: int, folder: Path) -> dict[str, list[dict]]:
-    ended = launch(world, folder, *TOGETHER)
+def run_together(python: list[str], world: int, folder: Path) -> dict[str, list[dict]]:
+    ended = launch(python, world, folder, *TOGETHER)
     assert [code for code, _ in ended] == [0] * world, ended
     return {case: results(folder, case.replace(":", " ")) for case in TOGETHER}
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    return run_together(2, tmp_path_factory.mktemp("two"))
+def two(tmp_path_factory, forked_python):
+    return run_together(forked_python, 2, tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory):
-    return run_together(4, tmp_path_factory.mktemp("four"))
+def four(tmp_path_factory, forked_python):
+    return run_together(forked_python, 4, tmp_path_factory.mktemp("four"))
 
 
 @pytest.fixture(params=[2, pytest.param(4, marks=pytest.mark.nightly)])
@@ -160,7 +162,7 @@ LEGS = ((1, "ddp", 11), (2, "ddp", 8), (4, "fsdp", 10), (2, "fsdp", 12))
 
 
 @pytest.fixture(scope="module")
-def moved(tmp_path_factory):
+def moved(tmp_path_factory, forked_python):
     """A folder with a run that went on 1 → 2 → 4 → 2 → 1 ranks.
 
     Each time SIGTERM reaches one rank only, and all end with that step saved, whole or in parts.
@@ -168,11 +170,11 @@ def moved(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("moved")
     done = 0
     for world, parallel, steps in LEGS:
-        ended = launch(world, tmp_path, f"stopped:{steps}:{parallel}")
+        ended = launch(forked_python, world, tmp_path, f"stopped:{steps}:{parallel}")
         assert [code for code, _ in ended] == [143] * world, ended
         done += steps
         assert checkpoint.load_newest(tmp_path / "run" / "checkpoints")["progress"]["step"] == done
-    assert launch(1, tmp_path, "resumed")[0][0] == 0
+    assert launch(forked_python, 1, tmp_path, "resumed")[0][0] == 0
     return tmp_path
 
 
@@ -287,8 +289,8 @@ def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_sa
         ("failed:0", 0, "RuntimeError: rank 0 stopped with ValueError: step 17, examples ["),
     ],
 )
-def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, happens, victim, told):
-    ended = launch(3, tmp_path, happens)
+def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, forked_python, happens, victim, told):
+    ended = launch(forked_python, 3, tmp_path, happens)
     assert ended[victim][0] == (1 if happens.startswith("failed") else -signal.SIGKILL)
     (happened,) = results(tmp_path, "happened")
     for rank in {0, 1, 2} - {victim}:
@@ -299,9 +301,9 @@ def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, happens, victim, 
 
 
 @pytest.fixture(scope="module")
-def decided(tmp_path_factory):
+def decided(tmp_path_factory, forked_python):
     folder = tmp_path_factory.mktemp("alike")
-    ended = launch(2, folder, "alike")
+    ended = launch(forked_python, 2, folder, "alike")
     assert [code for code, _ in ended] == [0, 0], ended
     return results(folder, "alike")
 
@@ -373,7 +375,7 @@ def test_after_a_refusal_the_ranks_can_train(decided, alone):
 
 
 @pytest.mark.slow
-def test_ranks_that_cannot_meet_say_why(tmp_path):
+def test_ranks_that_cannot_meet_say_why(tmp_path, forked_python):
     """All of them at once, each within a few seconds: they wait for each other at the same time.
 
     Each clocks itself, from when the processes that it could meet are all ready.
@@ -392,7 +394,7 @@ def test_ranks_that_cannot_meet_say_why(tmp_path):
             (tmp_path / name).mkdir()
             port = taken.getsockname()[1] if name == "port in use" else None
             changes = changes | {"JOIN_SECONDS": dict.fromkeys(range(2), patience)}
-            started_wrongly[name] = start(2, tmp_path / name, "cannot_meet:2", port=port, **changes)
+            started_wrongly[name] = start(forked_python, 2, tmp_path / name, "cannot_meet:2", port=port, **changes)
         ended = {name: finish(processes) for name, processes in started_wrongly.items()}
     assert all(code == 1 for processes in ended.values() for code, _ in processes), ended
     for name in wrongly:

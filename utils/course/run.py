@@ -16,8 +16,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from utils.course import ROOT
+from utils.course.forked_python import forking, possible
 from utils.course.mutation.strength import stored
-from utils.course.notebooks import forked_kernels, ledger
+from utils.course.notebooks import forked_kernel, ledger
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
@@ -86,11 +87,11 @@ def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None =
     `device`: the type of the device on which the notebooks compute, such as "cpu".
     """
     extra = extra or {}
-    if len(lectures) < FEW or not forked_kernels.possible(device):
+    if len(lectures) < FEW or not possible(device):
         yield extra
         return
-    with forked_kernels.forking(_environment(extra)) as address:
-        yield extra | address
+    with forking(forked_kernel.INLINE | _environment(extra), forked_kernel.IMPORTED) as address:
+        yield extra | {forked_kernel.ADDRESS: address}
 
 
 def _one(

@@ -31,7 +31,8 @@ from papermill.execute import remove_error_markers
 from papermill.iorw import load_notebook_node, write_ipynb
 from traitlets import Any
 
-from utils.course.notebooks import forked_kernels
+from utils.course.forked_python import python
+from utils.course.notebooks import forked_kernel
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
@@ -148,8 +149,9 @@ def _reached_by_files(kernel_name: str, folder: Path) -> AsyncKernelManager:
     """A kernel with sockets in `folder`: of two kernels that start at once, both may choose one TCP port, and one dies."""
     file = str(folder / "connection.json")
     manager = AsyncKernelManager(kernel_name=kernel_name, transport="ipc", connection_file=file)
-    if forked_kernels.ADDRESS in os.environ:
-        manager.kernel_spec.argv = forked_kernels.command_for(os.environ[forked_kernels.ADDRESS])
+    if forked_kernel.ADDRESS in os.environ:
+        program = python(os.environ[forked_kernel.ADDRESS])
+        manager.kernel_spec.argv = [*program, forked_kernel.__file__, "-f", "{connection_file}"]
     return manager
 
 

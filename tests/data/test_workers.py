@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import multiprocessing
+import multiprocessing.synchronize
 import os
 import re
 import signal
@@ -81,6 +82,28 @@ def time_out_slowly():
 def test_the_error_names_the_example_of_a_worker_that(trouble, told):
     with pytest.raises(RuntimeError, match=told):
         fetch_all(Troubled(trouble), timeout=3)
+
+
+def test_a_worker_that_is_killed_with_a_lock_in_its_hands(monkeypatch):
+    """Torch asks an event before each batch; that of multiprocessing has a lock, which a killed worker never returns."""
+    here = os.getpid()
+
+    def asked(event):
+        if os.getpid() == here:
+            return is_set(event)
+        event._cond.acquire()
+        return False
+
+    is_set = multiprocessing.synchronize.Event.is_set
+    monkeypatch.setattr(multiprocessing.synchronize.Event, "is_set", asked)
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the lock"))
+    signal.setitimer(signal.ITIMER_REAL, 30, 1)  # again and again: the loader's end waits for it too
+    try:
+        with pytest.raises(RuntimeError, match=r"a worker ended \(SIGKILL\) at example 3"):
+            fetch_all(Troubled(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from copy import copy
 from multiprocessing import get_context, get_start_method, parent_process
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import RawValue
 from traceback import clear_frames
 
 import torch
@@ -135,6 +136,21 @@ def _explained(error: Exception, processes: list, at_work: Sequence[int], arrive
     return RuntimeError(f"{workers} workers failed ({text}): use fewer, or workers=0 to see why")
 
 
+class _Flag:
+    """What torch asks of a multiprocessing.Event, without its lock: a worker that is killed while it has that keeps it, and
+    this process would wait for ever.
+    """
+
+    def __init__(self):
+        self.shared = RawValue("b", 0)
+
+    def is_set(self) -> bool:
+        return self.shared.value == 1
+
+    def set(self) -> None:
+        self.shared.value = 1
+
+
 def _context_listing(processes: list[BaseProcess]) -> BaseContext:
     """How this process starts others, each of which is added to `processes`."""
     usual = get_context()
@@ -146,7 +162,7 @@ def _context_listing(processes: list[BaseProcess]) -> BaseContext:
         processes.append(process)
         return process
 
-    context.Process = new_process
+    context.Process, context.Event = new_process, _Flag
     return context
 
 

@@ -37,7 +37,7 @@ def pytest_configure(config):
     """Where several workers run notebooks, as in `make test`, one Python that has imported torch forks all kernels."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         config.option.nbmake_kernel = os.environ.get(FORKED)
-    elif config.getoption("numprocesses", None) and config.option.nbmake and possible(pick_device().type):
+    elif config.getoption("numprocesses", None) and config.getoption("nbmake", False) and possible(pick_device().type):
         stack = ExitStack()
         config.add_cleanup(stack.close)
         folder = stack.enter_context(TemporaryDirectory(prefix="kernels"))

@@ -300,14 +300,14 @@ def test_what_held_beside_a_gpu_is_not_verified_on_it(tmp_path):
 
 def test_the_readmes_show_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_path):
     receipt, lectures, solutions = receipt_with_a_stale_claim(tmp_path)
-    words = "1 of 4 claims verified on it, 1 stale; solutions: 1 of 2 ran"
+    words = "1 of 4 claims verified on it, 1 not verified, 1 stale, 1 did not run; solutions: 1 of 2 ran"
     assert readme_block([receipt], lectures, solutions) == f"- [NVIDIA X1](tests/receipts/nvidia-x1.json): {words}"
     lines = page_block([receipt], lectures, solutions).splitlines()
     assert lines[:2] == ["| verified on | [NVIDIA X1](nvidia-x1.json) |", "|---|---|"]
     assert lines[2:6] == [
-        "| 01 | 1 of 2, 1 stale |",
-        "| 02 | 0 of 1, 1 not verified (short form) |",
-        "| 03 | – |",
+        "| 01_trial | 1 of 2, 1 stale (1.2) |",
+        "| 02_trial | 0 of 1, 1 not verified (2.1) (short form) |",
+        "| 03_trial | – |",
         "| solutions | 1 of 2 ran |",
     ]
     for block in (readme_block, page_block):

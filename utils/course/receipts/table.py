@@ -4,7 +4,7 @@ from collections import Counter
 
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture, label_of
+from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"
@@ -101,7 +101,9 @@ def readme_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[L
 def _claims_in_all(lectures: list[Lecture], receipt: Receipt) -> str:
     counts = sum((tally(lecture, receipt) or Counter() for lecture in lectures), Counter())
     claims = sum(len(lecture.claims) for lecture in lectures)
-    rest = "".join(f", {counts[what]} {what}" for what in (ON_HOST, STALE, FAILED) if counts[what])
+    counts["did not run"] = claims - counts.total()
+    others = (ON_HOST, UNVERIFIED, STALE, FAILED, "did not run")
+    rest = "".join(f", {counts[what]} {what}" for what in others if counts[what])
     return f"{counts[VERIFIED]} of {claims} claims verified on it{rest}"
 
 
@@ -113,7 +115,7 @@ def page_block(kept: list[Receipt], lectures: list[Lecture], solutions: list[Lec
     lines = [f"| verified on | {heads} |", "|---" * (len(kept) + 1) + "|"]
     for lecture in lectures:
         cells = " | ".join(_cell(lecture, receipt) for receipt in kept)
-        lines.append(f"| {label_of(lecture.name)} | {cells} |")
+        lines.append(f"| {lecture.name} | {cells} |")
     lines.append(f"| solutions | {' | '.join(_solutions(solutions, receipt) for receipt in kept)} |")
     return "\n".join([*lines, "", *(f"{origin(receipt)}." for receipt in kept)])
 
@@ -122,7 +124,11 @@ def _cell(lecture: Lecture, receipt: Receipt) -> str:
     counts = tally(lecture, receipt)
     if counts is None:
         return "–"
-    rest = "".join(f", {counts[what]} {what}" for what in (ON_HOST, STALE, UNVERIFIED, FAILED) if counts[what])
+    rest = f", {counts[ON_HOST]} {ON_HOST}" if counts[ON_HOST] else ""
+    seen = {number: there[0].status for number, there in status(lecture, [receipt]).items() if there}
+    for what in (STALE, UNVERIFIED, FAILED):
+        numbers = [number for number, verdict in seen.items() if verdict == what]
+        rest += f", {len(numbers)} {what} ({', '.join(numbers)})" if numbers else ""
     form = receipt.run_of(receipt.lectures[lecture.name])["form"]
     return f"{counts[VERIFIED]} of {len(lecture.claims)}{rest}" + " (short form)" * (form == "short")
 

@@ -104,7 +104,7 @@ wrong(
     def magnitude(exponent, mantissa, form):
         return ((exponent > 0) + mantissa / 2**form.mantissa) * 2.0 ** (exponent.clamp(min=1) - form.bias)
     """,
-    says=["got torch.float32", "in float64"],
+    says=["got:      'torch.float32'", "in float64"],
 )
 wrong(
     "powers in float32",

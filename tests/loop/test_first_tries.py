@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 from utils.data import IGNORE
+from utils.device import pick_device
 from utils.loop import Config, evaluate, train
 from utils.loop.run_folder import best_weights
 from utils.models import GPT
@@ -177,7 +178,7 @@ def test_a_look_at_the_model_while_it_trains():
     """Samples, say. (That it changes nothing: test_train.py.)"""
     seen = []
     train(net(), TensorDataset(X, Y), None, Config(steps=9, log_every=3), on_log=lambda record, model: seen.append(
-        (record["step"], model(X[:1]).argmax().item(), model.training)))  # fmt: skip
+        (record["step"], model(X[:1].to(pick_device())).argmax().item(), model.training)))  # fmt: skip
     assert [step for step, *_ in seen] == [3, 6, 9] and not any(training for *_, training in seen)
 
 
@@ -219,7 +220,7 @@ def test_a_dataloader():
     lines = refused(net(), loader, "train_data is a DataLoader: pass its dataset")
     model = net()
     run_lines(lines, model=model, train_data=loader)
-    assert not torch.equal(model[0].weight, net()[0].weight)
+    assert not torch.equal(model[0].weight, net().to(pick_device())[0].weight)
     own = DataLoader(Texts(), collate_fn=padded)
     assert "collate=val_data.collate_fn" in "".join(refused(net(), TensorDataset(X, Y), "val_data", val_data=own))
 

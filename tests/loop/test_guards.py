@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from utils.data import TensorData, spiral
+from utils.device import pick_device
 from utils.loop import Config, state, train
 from utils.loop.checkpoint import load_newest
 from utils.loop.guards import Guard, all_finite
@@ -38,9 +39,15 @@ def guard_on(request, monkeypatch):
     return request.param
 
 
+def device_for(guard_on: str) -> str:
+    """The CPU where the host is to decide: with a GPU it never does."""
+    return "cpu" if guard_on == "decided on the host" else "auto"
+
+
 def net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+    model = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+    return model.to(pick_device())
 
 
 def tensors(model: nn.Module) -> list[torch.Tensor]:
@@ -206,7 +213,7 @@ def test_skip_leaves_everything_as_if_the_step_had_not_been(optimizer, precision
     warmup = 3 if guard_on == "decided on the host" else 0
     options = {
         "batch_size": 64, "lr": 1e-2, "optimizer": optimizer, "ema": 0.9, "warmup": warmup, "precision": precision,
-        "nonfinite": "skip", "save_every": 1, "keep": 10,
+        "nonfinite": "skip", "save_every": 1, "keep": 10, "device": device_for(guard_on),
     }  # fmt: skip
 
     def nodrop():
@@ -240,7 +247,7 @@ def test_the_loss_of_a_skipped_step_is_not_reported():
 
 def test_skipped_steps_are_named_in_the_log(tmp_path, guard_on):
     """On a device the host learns only now and then that there were some."""
-    config = Config(steps=8, batch_size=16, nonfinite="skip", log_every=4)
+    config = Config(steps=8, batch_size=16, nonfinite="skip", log_every=4, device=device_for(guard_on))
     history = train(net(), DATA, None, config, loss=Poison({2, 3, 6}), run=tmp_path).history
     named = [record.get("skipped_steps") for record in history]
     assert named == ([["2", "3"], ["6"]] if guard_on == "decided on the host" else [None, ["3 of 1 to 8"]])
@@ -364,12 +371,15 @@ def test_out_of_memory_repeats_the_step_with_the_same_streams_and_buffers():
 
 
 def test_out_of_memory_with_one_example_left_is_an_error():
-    """It says where the bytes are, but for the activations; those of AdamW are to come."""
+    """It says where the bytes are, but for the activations; those of AdamW are to come. On a CPU: a GPU's allocator also
+    knows the bytes of the activations.
+    """
     model = nn.Linear(2, 3).double()
+    config = Config(steps=1, batch_size=4, ema=0.9, device="cpu")
     with pytest.raises(
         RuntimeError, match=r"out of memory at step 1 with one example at a time .*can't allocate memory"
     ) as e:
-        train(Small(model, 0), TensorData(DATA.x.double(), DATA.y), None, Config(steps=1, batch_size=4, ema=0.9))
+        train(Small(model, 0), TensorData(DATA.x.double(), DATA.y), None, config)
     floats = 8 * (2 * 3 + 3)
     ledger = (
         f"parameters {floats}, gradients {floats}, optimizer 0, average {floats}, buffers 0, batch {8 * 4 * (2 + 1)}."

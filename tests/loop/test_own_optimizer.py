@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from utils.data import TensorData, spiral
+from utils.device import pick_device
 from utils.loop import Config, state, train
 from utils.loop.guards import Guard
 from utils.loop.metrics import cross_entropy_sum
@@ -15,7 +16,7 @@ DATA = TensorData(SPIRAL.train.x[:64], SPIRAL.train.y[:64])
 
 def net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3)).to(pick_device())
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:

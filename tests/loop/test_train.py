@@ -11,6 +11,7 @@ from torch import nn
 
 from utils.data import IGNORE, TensorData, spiral
 from utils.data.order import Order
+from utils.device import pick_device
 from utils.loop import Config, evaluate, train
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum, squared_error_sum
@@ -19,11 +20,12 @@ from utils.loop.run_folder import best_weights
 from utils.models import GPT, MLP
 
 SPIRAL = spiral()
+DEVICE = pick_device()  # where `train` puts a model: what is computed by hand is computed there too
 
 
 def net(dropout: float = 0.0, dtype=torch.float32) -> nn.Module:
     torch.manual_seed(0)
-    return MLP((2, 16, 3), dropout).to(dtype)
+    return MLP((2, 16, 3), dropout).to(DEVICE, dtype)
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -92,7 +94,7 @@ def look(record, model):
     """All that may disturb a run: it samples from every stream, trains BatchNorm, drops out, and edits the record."""
     model.train()
     with torch.enable_grad():
-        model(torch.randn(16, 2)).sum().backward()
+        model(torch.randn(16, 2, device=DEVICE)).sum().backward()
     random.random(), np.random.rand(), torch.rand(3)  # noqa: NPY002
     model.eval()
     record["loss"] = record[MEASURED]["seconds"] = -1.0
@@ -147,7 +149,7 @@ def test_evaluate_covers_every_example_whatever_the_batch_size():
     data = TensorData(SPIRAL.train.x[:101], SPIRAL.train.y[:101])
     model.eval()
     with torch.no_grad():
-        logits = model(data.x).double()
+        logits = model(data.x.to(DEVICE)).double().cpu()
     nats = -logits.log_softmax(-1)[range(101), data.y]  # by hand, in float64
     for batch_size in (1, 10, 64, 101, 1000):
         scores = evaluate(model, data, batch_size=batch_size)
@@ -197,7 +199,8 @@ def order_with_last(example: int) -> int:
 
 def gradient_step(model: nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float) -> torch.Tensor:
     """One step of gradient descent on the mean loss over all targets that count, by hand: the weights after it."""
-    loss = nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten(), ignore_index=IGNORE)
+    logits = model(x.to(DEVICE)).flatten(0, -2)
+    loss = nn.functional.cross_entropy(logits, y.to(DEVICE).flatten(), ignore_index=IGNORE)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     return torch.cat([(p - lr * g).detach().flatten() for p, g in zip(model.parameters(), gradients, strict=True)])
 
@@ -223,7 +226,7 @@ def test_accumulation_counts_tokens_not_rows(accumulation):
 
     def gpt():
         torch.manual_seed(0)
-        return GPT(7, context=32, width=8, heads=2).double()
+        return GPT(7, context=32, width=8, heads=2).to(DEVICE, torch.float64)
 
     expected = gradient_step(gpt(), x, y, 0.5)
     model = gpt()
@@ -231,7 +234,7 @@ def test_accumulation_counts_tokens_not_rows(accumulation):
     result = trained(model, TensorData(x, y), steps=1, **options)
     ours = torch.cat([p.detach().flatten() for p in model.parameters()])
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-15)
-    logits = gpt()(x).detach().flatten(0, 1)
+    logits = gpt()(x.to(DEVICE)).detach().flatten(0, 1).cpu()
     assert result.history[0]["loss"] == pytest.approx(
         nn.functional.cross_entropy(logits, y.flatten(), ignore_index=IGNORE).item(), rel=1e-12
     )
@@ -330,7 +333,7 @@ def test_adamw_is_torchs_adamw_and_decays_matrices_only():
     optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1, foreach=False)
     for _ in range(10):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(theirs(data.x), data.y).backward()
+        nn.functional.cross_entropy(theirs(data.x.to(DEVICE)), data.y.to(DEVICE)).backward()
         optimizer.step()
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-4, atol=1e-5)
 

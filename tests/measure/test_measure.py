@@ -296,7 +296,7 @@ def test_scratch_is_what_an_operation_takes_beyond_its_results():
     assert operations.bytes == {"course_test.product": 1024, "aten.add": 0}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(accelerator() is not None, reason="there is a GPU")
 def test_without_a_gpu_the_allocator_says_so():
     for instrument in (AllocatorBytes, ScratchBytes):
         with pytest.raises(RuntimeError, match="no GPU here: use LiveBytes"):

@@ -126,7 +126,11 @@ def mode_seconds(function: Callable, *args, mode: str, least: float = 0.3, **opt
     The later one is the median of calls that take `least` seconds together.
     """
     torch.compiler.reset()
-    with inductor.fresh_cache(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # of what max-autotune tries
+    with (
+        inductor.fresh_cache(),
+        torch.no_grad(),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):  # of what max-autotune tries
         compiled = torch.compile(function, mode=mode, **options)
         began = time.perf_counter()
         compiled(*args)

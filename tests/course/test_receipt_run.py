@@ -79,7 +79,9 @@ def test_a_receipt_holds_every_verdict_and_goes_on_where_it_stopped(gpu, capsys)
         in (gpu / "README.md").read_text()
     )
     page = (gpu / "receipts" / "README.md").read_text()
-    assert "0 of 3, 2 verified on the host, 1 failed (1.2) (short form)" in page and "[NVIDIA X1](nvidia-x1.json)" in page
+    assert (
+        "0 of 3, 2 verified on the host, 1 failed (1.2) (short form)" in page and "[NVIDIA X1](nvidia-x1.json)" in page
+    )
 
     assert made(gpu, lecture, lab) == 1 and content(path) == first, "what failed stays failed"
     assert (gpu / "ran").read_text() == "x"

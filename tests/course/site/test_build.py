@@ -312,8 +312,9 @@ def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
         *("stale", "verified", "failed"),
     ]
     verdicts = re.findall(r'<p class="verdict">(.*?) <a', (made / "01_first.html").read_text())
-    assert "· verified once, its proof has changed since (NVIDIA Q1, torch 2.11.0, 2026-02-03)" in verdicts[0]
-    assert "· verified on NVIDIA Q1, torch 2.11.0, 2026-02-03" in verdicts[1]
+    stale = "verified once, its proof has changed since (NVIDIA Q1, torch 2.11.0, 2026-02-03)"
+    assert f'· <span class="unverified">{stale}</span>' in verdicts[0]
+    assert '· <span class="verified">verified on NVIDIA Q1, torch 2.11.0, 2026-02-03</span>' in verdicts[1]
 
 
 def test_calculators_stand_on_their_page_and_in_their_lecture(made, tmp_path):

@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 
 from utils.atomic_write import write_text
 from utils.course import ROOT
@@ -62,7 +63,7 @@ class Seen:
             return f"{self.reason} ({where})"
         if self.status == ON_HOST:
             return f"{self.status} of {where}"
-        return f"{self.status} on {where}" + (f": {self.reason.splitlines()[0]}" if self.reason else "")
+        return f"{self.status} on {where}" + (f": {shorten(self.reason, 100, placeholder=' …')}" if self.reason else "")
 
 
 def receipts(folder: Path = STORE) -> list[Receipt]:
@@ -147,13 +148,18 @@ def lecture_entry(lecture: Lecture, result: Result) -> dict:
                 "id": verdict.claim.number,
                 **hashes[verdict.claim.number],
                 "status": verdict.status,
-                "reason": verdict.reason,
+                "reason": _without_paths(verdict.reason),
                 "on_device": verdict.on_device,
                 "seconds": verdict.seconds,
             }
             for verdict in result.verdicts
         ]
     }
+
+
+def _without_paths(text: str) -> str:
+    """The text without the folders of this machine, which tell a reader elsewhere nothing."""
+    return re.sub(r"(?<![\w.:/])(?:/[\w.+~-]+)+/", "…/", text)
 
 
 def solution_entry(solution: Lecture, result: Result, executed: Lecture | None) -> dict:
@@ -176,7 +182,7 @@ def _entry(book: Lecture, result: Result) -> dict:
         "code": code_hash(book),
         "modules": modules_hash(book),
         "seconds": round(result.seconds, 1),
-        "broken": [{"cell": cell, "reason": reason} for cell, reason in result.broken],
+        "broken": [{"cell": cell, "reason": _without_paths(reason)} for cell, reason in result.broken],
     }
 
 

@@ -17,13 +17,14 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
 from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
 from utils.course.notebooks.tidy import CHECK, COLAB, POINTS
+from utils.course.receipts.receipts import STALE
 from utils.course.site import prose
 from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", COLAB, POINTS)  # cells that say nothing about the subject: folded
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
-CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed"}
+CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed", STALE: "unverified"}
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
     if row is None:
         return course
     saw = row["reason"] if row["status"] == FAILED and "\n" in row["reason"] else ""
-    verdict = " · ".join([verdict_line(row), *(there.words for there in seen)])
-    return course | {"status": CLASSES[row["status"]], "verdict": verdict, "saw": saw}
+    elsewhere = [(CLASSES.get(there.status, "verified"), there.words) for there in seen]
+    return course | {"status": CLASSES[row["status"]], "verdict": verdict_line(row), "elsewhere": elsewhere, "saw": saw}
 
 
 def _words(source: str) -> str:

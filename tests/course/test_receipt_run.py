@@ -134,6 +134,15 @@ def test_what_runs_at_a_time(gpu, monkeypatch):
     assert batches[2:] == [(["01_timed", "02_timed", "03_plain"], 5), ([], 1)]
 
 
+@pytest.mark.slow
+def test_what_turns_red_beside_others_runs_again_alone(gpu, capsys):
+    once = f"from pathlib import Path\nseen = Path({str(gpu / 'seen')!r})\nfirst = not seen.exists()\nseen.touch()"
+    timed = trial(gpu, claim(1, f"{once}\nassert not first", "gpu"))
+    assert made(gpu, timed, together=True) == 0
+    [row] = content(gpu / "receipts" / "nvidia-x1.json")["lectures"]["01_trial"]["claims"]
+    assert row["status"] == VERIFIED and "FAILED" not in capsys.readouterr().out
+
+
 def test_receipts_from_elsewhere_are_added_with_the_commit_of_their_code(gpu, monkeypatch, capsys):
     monkeypatch.setattr(receipt_run, "find_commit", lambda code, root: {"commit": f"of {code}", "dirty": False})
     lecture = read(trial(gpu, claim(1, "assert 1")))

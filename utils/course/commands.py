@@ -163,7 +163,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command.add_argument(
         "--together",
         action="store_true",
-        help="let lectures with proofs for a GPU share it: for those that you name and that compare no times",
+        help="let lectures with proofs for a GPU share it, faster with many cores; those that turn red run again, alone",
     )
     command.add_argument(
         "--allow-cpu", type=Path, metavar="OUT", help="try it out: needs no GPU, writes to the file OUT"

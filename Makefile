@@ -48,7 +48,8 @@ lab: $(READY)            ## open JupyterLab at the README, the index of it all
 	$(BIN)/jupyter lab --custom-css --ServerApp.tornado_settings="{'static_custom_path':['$(LOOK)']}" --LabApp.default_url=/lab/tree/README.md $(LAB)
 
 receipt: $(READY)        ## run everything on the GPU here, keep what it verified in tests/receipts/
-	$(BIN)/python -m utils.course receipt $(if $(FULL),--full) $(if $(LIMIT),--limit $(LIMIT))
+	$(BIN)/python -m utils.course receipt $(if $(FULL),--full) $(if $(LIMIT),--limit $(LIMIT)) \
+	    $(if $(TOGETHER),--together --jobs $(TOGETHER))
 
 wheels:                  ## what a machine without a network lacks: make wheels PYTHON=3.12
 	$(MAKE) $(READY) PYTHON=python3

@@ -224,14 +224,14 @@
 
   // What scrolls sideways can be reached and scrolled by keyboard, and says what it is.
   function startScrolling() {
-    const boxes = [...document.querySelectorAll("pre, .wide, .output, .found")];
+    const boxes = [...document.querySelectorAll("pre, .wide, .output, .found, .opening figure")];
     const update = () => {
       const scrolls = boxes.map((box) => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX));
       boxes.forEach((box, place) => {
         if (!scrolls[place]) return ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
         box.tabIndex = 0;
         box.setAttribute("role", "group");
-        box.setAttribute("aria-label", `${box.matches(".wide") ? "table" : box.closest(".source") ? "code" : "output"}, scrolls sideways`);
+        box.setAttribute("aria-label", `${box.matches(".wide") ? "table" : box.matches("figure") ? "picture" : box.closest(".source") ? "code" : "output"}, scrolls sideways`);
       });
     };
     addEventListener("resize", update);

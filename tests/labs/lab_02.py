@@ -232,6 +232,22 @@ wrong(
     says=["expected 448.0, got nan", "not at the other codes"],
 )
 wrong(
+    "rounded to float32",
+    """
+    def decode(codes, form):
+        sign, exponent, mantissa = fields(codes, form)
+        values = magnitude(exponent, mantissa, form)
+        top = exponent == 2**form.exponent - 1
+        if form.infinities:
+            values = torch.where(top, math.inf, values)
+            values = torch.where(top & (mantissa > 0), math.nan, values)
+        else:
+            values = torch.where(top & (mantissa == 2**form.mantissa - 1), math.nan, values)
+        return (values * (1 - 2 * sign)).float()
+    """,
+    says=["got:      'torch.float32'", "return float64"],
+)
+wrong(
     "loses minus zero",
     ("values * (1 - 2 * sign)", "torch.where(sign == 1, 0 - values, values)"),
     of=another_way,

@@ -23,7 +23,7 @@ CHECK_TRIPLE = '%%check triple\nexpect_equal(ask("triple(x)", x=4), 12, next_ste
 def shell():
     with notebook_shell() as made:
         made.run_cell(SETUP)
-        made.user_ns["progress"] = Progress(made, TASKS)
+        made.user_ns["progress"] = Progress(made, made.user_ns["ask"], TASKS)
         yield made
 
 
@@ -75,6 +75,26 @@ def test_points_are_taken_back_when_the_code_is_no_longer_right(shell, run):
     assert told == wrong(shell) + "\n", "nothing was raised in the student's code"
     assert wrong(shell).splitlines()[3:] == ["expected: 8", "got:      4", "next:     add"]
     assert "0 of 5 so far  ░░░░░\nTask 1: 0 of 2   wrong\n" in run("progress.hand_in()")
+
+
+CHECK_IN_PARTS = (
+    '%%check triple\nexpect_equal(ask("triple(x)", x=4), 12, next_step="add twice")\nask.earned(2)\n'
+    'expect_equal(ask("triple(x)", x=-4), -12, next_step="and of a negative number")'
+)
+
+
+def test_what_was_right_before_the_mistake_keeps_its_points(shell, run):
+    run("def triple(x):\n    return 3 * abs(x)", CHECK_IN_PARTS)
+    assert wrong(shell).startswith("Task 2 is not right yet: 2 of 3.\n")
+    assert "2 of 5 so far  ██░░░\nTask 1: 0 of 2   its check was not run\nTask 2: 2 of 3   wrong\n" in run(
+        "progress.hand_in()"
+    )
+    assert "waits for task 2" in run("%%needs triple\ntriple(4)"), "the task itself is not done"
+    unwritten = "def triple(x):\n    if x < 0:\n        raise NotImplementedError('triple: later')\n    return 3 * x"
+    assert run(unwritten, CHECK_IN_PARTS) == "Task 2 is open, 2 of 3: triple: later\n"
+    run("def triple(x):\n    return x", CHECK_IN_PARTS)
+    assert wrong(shell).startswith("Task 2 is not right yet.\n") and "0 of 5" in run("progress.hand_in()")
+    assert run("def triple(x):\n    return 3 * x", CHECK_IN_PARTS) == "Task 2: 3 of 3, 3 of 5 so far  ███░░\n"
 
 
 def test_a_cell_that_is_no_python_is_not_checked_by_its_older_version(shell, run):

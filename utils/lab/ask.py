@@ -89,9 +89,15 @@ class Answer:
 class Ask:
     """Puts questions to the code in `namespace`: the names of a notebook, or of the process that ran its cells."""
 
+    points = 0  # of the check that is running: what it said so far with earned()
+
     def __init__(self, namespace: dict, device: torch.device | str = "cpu"):
         self.namespace = namespace
         self.device = device
+
+    def earned(self, points: int) -> None:
+        """A check says: what was right up to this line earns so many of its points in all, whatever fails below."""
+        self.points = points
 
     def __call__(self, code: str, /, **inputs) -> Answer:
         """The value of `code`, of its last line if there are several, with `inputs` as further names.

@@ -1,6 +1,6 @@
 """What a starter's checks do beyond asking: points so far, short messages, and a Run All that goes through to the end.
 
-    progress = Progress(get_ipython(), {"strides": Task(1, hidden=1, defines=("contiguous_strides",)), "swap": Task(2)})
+    progress = Progress(get_ipython(), ask, {"strides": Task(1, hidden=1, defines=("contiguous_strides",)), "swap": Task(2)})
 
 The starter's cells then begin with one of two magics:
 
@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.lab.ask import Wrong
+from utils.lab.ask import Ask, Wrong
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class Task:
 
 
 class Progress:
-    """The points of one notebook while it is worked on. shell: IPython's, which runs the cells."""
+    """The points of one notebook while it is worked on. shell: IPython's, which runs the cells; ask: what the checks ask."""
 
-    def __init__(self, shell, tasks: dict[str, Task]):
-        self.shell, self.tasks = shell, tasks
+    def __init__(self, shell, ask: Ask, tasks: dict[str, Task]):
+        self.shell, self.ask, self.tasks = shell, ask, tasks
         self.passed: set[str] = set()
+        self.earned: dict[str, int] = {}  # task -> the points of its check
         self.not_passed: dict[str, str] = {}  # task -> "open" or "wrong"
         shell.register_magic_function(self.check, "cell", "check")
         shell.register_magic_function(self.needs, "cell", "needs")
@@ -48,23 +49,28 @@ class Progress:
         task, number = self.tasks[name], self._number(name)
         self.passed.discard(name)
         self.not_passed[name] = "wrong"
+        self.earned[name] = self.ask.points = 0
         source = self._newest_definition(task)
         if mistake := self._syntax_error(source):
             raise Wrong(f"Task {number} was not checked: {mistake}")
         try:
             self._run(cell)
         except NotImplementedError as error:
+            self.earned[name] = self.ask.points
             self._leave_open(name, str(error))
         except (Exception, KeyboardInterrupt) as error:
             if task.unchanged and fingerprint(source) == task.unchanged:
                 self._leave_open(name, "its cell is as it was given")
                 return
+            self.earned[name] = self.ask.points
+            points = f": {self._points(name)}" * bool(self.ask.points)
             raised = error.__cause__ if isinstance(error, Wrong) else error
-            raise Wrong(f"Task {number} is not right yet.\n{_said(error)}") from raised
+            raise Wrong(f"Task {number} is not right yet{points}.\n{_said(error)}") from raised
         else:
             self.passed.add(name)
+            self.earned[name] = task.points
             del self.not_passed[name]
-            print(f"Task {number}: {task.points} of {task.points}, {self._so_far()}")
+            print(f"Task {number}: {self._points(name)}, {self._so_far()}")
 
     def needs(self, line: str, cell: str):
         """Run the cell, and return the value of its last line, if the checks of all tasks in `line` have passed."""
@@ -80,10 +86,9 @@ class Progress:
         """Print the points, what is open, and which file to hand in."""
         hidden = sum(task.hidden for task in self.tasks.values())
         print(self._so_far())
-        for name, task in self.tasks.items():
-            earned = task.points if name in self.passed else 0
-            why = "" if earned else f"   {self.not_passed.get(name, 'its check was not run')}"
-            print(f"Task {self._number(name)}: {earned} of {task.points}{why}")
+        for name in self.tasks:
+            why = "" if name in self.passed else f"   {self.not_passed.get(name, 'its check was not run')}"
+            print(f"Task {self._number(name)}: {self._points(name)}{why}")
         if hidden:
             print(f"Hidden checks, when it is graded: up to {hidden} more.")
         print("\nSave this notebook first (Ctrl+S, or Cmd+S). Then hand in this file:")
@@ -91,11 +96,15 @@ class Progress:
 
     def _leave_open(self, name: str, why: str) -> None:
         self.not_passed[name] = "open"
-        print(f"Task {self._number(name)} is open: {why}")
+        points = f", {self._points(name)}" * bool(self.earned[name])
+        print(f"Task {self._number(name)} is open{points}: {why}")
+
+    def _points(self, name: str) -> str:
+        return f"{self.earned.get(name, 0)} of {self.tasks[name].points}"
 
     def _so_far(self) -> str:
         """Points as a sum and as a bar, one block for each point."""
-        earned = sum(self.tasks[name].points for name in self.passed)
+        earned = sum(self.earned.values())
         total = sum(task.points for task in self.tasks.values())
         return f"{earned} of {total} so far  {'█' * earned}{'░' * (total - earned)}"
 

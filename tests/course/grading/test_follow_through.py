@@ -33,6 +33,8 @@ def task(name: str, code: str, needs: list[str]) -> list[dict]:
     for part, points, given, more in checks:
         result = {"twice": "4 * {}", "alone": "{} + 1"}[name].format(given.partition("=")[2])
         source = f'expect_equal(ask("{name}(x)", {given}), {result}, next_step="think")'
+        if name == "alone" and part == "check":
+            source += '\nask.earned(1)\nexpect_equal(ask("alone(x)", x=-1), 0, next_step="think again")'
         metadata = {"points": points, **more} | ({"needs": needs} if needs else {})
         made.append({"cell_type": "code", "id": f"{part}-{name}", "metadata": metadata, "source": source})
     return made
@@ -122,6 +124,10 @@ def test_one_mistake_is_paid_for_once(lab, tmp_path):
         "torn": with_code(lab, {"double": "def double(x: int) -> int\n    return 2 * x"}),
         "crashes": with_code(lab, {"double": CRASHES}),
         "both": with_code(lab, {"double": CRASHES, "twice": "def twice(x):\n    return double(x) * 3"}),
+        "part": with_code(lab, {"alone": "def alone(x):\n    return abs(x) + 1"}),
+        "part, by ours": with_code(
+            lab, {"double": CRASHES, "alone": "def alone(x):\n    return abs(double(x) - x) + 1"}
+        ),
         "deep": with_code(lab, {"double": CRASHES, "alone": "def alone(x):\n    return twice(x) - 3 * x + 1"}),
         "steals": with_code(lab, {"double": CRASHES, "twice": steals}),
         "unsolved": with_code(lab, {"double": CRASHES, "twice": unsolved["code-twice"]}),
@@ -137,7 +143,7 @@ def test_one_mistake_is_paid_for_once(lab, tmp_path):
     }
     assert earned == {
         "right": [2, 3, 3], "torn": [0, 3, 3], "crashes": [0, 3, 3], "both": [0, 0, 3], "deep": [0, 3, 3],
-        "steals": [0, 0, 3], "unsolved": [0, 0, 3],
+        "steals": [0, 0, 3], "unsolved": [0, 0, 3], "part": [2, 3, 2], "part, by ours": [0, 3, 2],
     }  # fmt: skip
     used = {name: [check["reference"] for check in record["checks"]] for name, record in records.items()}
     assert used["right"] == [[]] * 6 and used["crashes"] == [[], [], ["double"], ["double"], [], []]
@@ -146,6 +152,10 @@ def test_one_mistake_is_paid_for_once(lab, tmp_path):
     crash = records["crashes"]["checks"][2]
     assert (crash["why"], crash["place"]["cell"], crash["place"]["line"]) == ("raised", "code-double", 3)
     assert crash["place"]["source"] == "return table[x + 1]" and crash["place"]["function"] == "double"
+    assert [check["earned"] for check in records["part"]["checks"][4:]] == [1, 1]
+    assert [check["reference"] for check in records["part, by ours"]["checks"][4:]] == [["double"]] * 2
+    part = (tmp_path / "out" / "feedback" / lab.name / "part.html").read_text()
+    assert "<strong>1 of 2 points by this check</strong>" in part and "think again" in part
     assert records["torn"]["raised"]["code-double"][2]["line"] == 1
     pages = {path.name: path.read_text() for path in (tmp_path / "out" / "feedback").rglob("*.*")}
     assert len(pages) == 2 * len(books) and "x + x" in pages["right.html"]

@@ -121,6 +121,9 @@ def _cell(task: Task, record: dict, lab: Lab) -> list[Part]:
 def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
     parts = []
     elsewhere = _elsewhere(check, task, lab)
+    if check["earned"] and not check["reference"]:
+        right = "what it asks first is right. Then it found this:"
+        parts.append(Part(SAY, f"**{check['earned']} of {check['points']} points by this check**: {right}"))
     if check["reference"]:
         parts.append(Part(SAY, _follow_through(check, lab)))
         if check["earned"] == check["points"]:
@@ -149,7 +152,8 @@ def _follow_through(check: dict, lab: Lab) -> str:
     ours = " and ".join(f"`{name}`" for task in tasks for name in functions_of(task))
     what = "The further check" if check["hidden"] else "The check"
     if check["earned"]:
-        return f"**{what} was graded with our {ours}, since yours failed**, and it passes."
+        points = f"{check['earned']} of {check['points']} points"
+        return f"**{what} was graded with our {ours}, since yours failed**: {points}."
     return f"{what} was also tried with our {ours}, since yours failed, and it fails then too: look in this task."
 
 

@@ -33,7 +33,7 @@ TIME_IS_UP = "the time for one submission is used up"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check: its points, the points earned, and the message for the student if it failed.
+    """One check: its points, the points earned (some, if it failed behind an `ask.earned`), and the message if it failed.
 
     why: WRONG, RAISED, NO_ANSWER or UNSOLVED, "" if it passed at once. place: where it was raised (see _place).
     reference: the tasks before this one that had failed, and with our code of which it was asked again; message, why and
@@ -233,7 +233,7 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
     """Ask the failed checks of a task again with our code of the tasks before it that failed too, if it depends on them.
 
     Nothing can be gained by reading our code: by now the points of those tasks are decided, and the tasks come in order. Nor
-    can it be passed on to the student: of what a worker says now, only whether the check passes is kept.
+    can it be passed on to the student: of what a worker says now, only the points are kept.
     """
     submission, in_use = ask.submission, []
     failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
@@ -247,9 +247,8 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
         for check in task.checks:
             before = found[check.id]
             if before.earned < before.points:
-                passes = not _judged(task, check, ask, seed).why
-                earned = int(before.points * FOLLOW_THROUGH) if passes else before.earned
-                found[check.id] = replace(before, earned=earned, reference=tuple(ours))
+                again = int(_judged(task, check, ask, seed).earned * FOLLOW_THROUGH)
+                found[check.id] = replace(before, earned=max(before.earned, again), reference=tuple(ours))
         if all(found[check.id].earned == found[check.id].points for check in task.checks):
             failed.remove(task.name)  # the student's own is good enough for the tasks after it
     ask.use(submission)
@@ -262,8 +261,9 @@ def seed_of(seed: int, check: str) -> int:
 
 def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
     points, hidden = points_of(check), check is task.hidden
+    ask.points = 0
     why, message, place = _run(check, ask, seed_of(seed, check.id))
-    earned = 0 if why else points
+    earned = ask.points if why else points
     return Verdict(task.name, check.id, hidden, points, earned, message[:MESSAGE], why, place)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -175,6 +176,26 @@ def checks_expect_something(lab: Lab) -> list[str]:
     return problems
 
 
+def parts_of_points_grow(lab: Lab) -> list[str]:
+    """A line ask.earned(POINTS) stands for itself, not in a block, behind an expectation; points rise, to less than all."""
+    problems = []
+    for check in _checks(lab):
+        tree = tree_of(check) or ast.Module([], [])
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "ask.earned"]
+        lines = [n.value for n in tree.body if isinstance(n, ast.Expr) and n.value in calls]
+        if len(lines) < len(calls):
+            problems.append(f"cell {check.id}: ask.earned(…) stands in a block or in another expression")
+        points = [0, *(ast.literal_eval(call.args[0]) for call in lines), points_of(check)]
+        if any(now >= later for now, later in itertools.pairwise(points)):
+            problems.append(f"cell {check.id}: the points of its parts, {points[1:]}, do not rise")
+        ends = [-1, *(call.lineno for call in lines)]
+        expectations = [n.lineno for n in ast.walk(tree) if called_name(n).startswith("expect")]
+        for start, end in itertools.pairwise(ends):
+            if not any(start < line < end for line in expectations):
+                problems.append(f"cell {check.id}: nothing was expected before line {end}, ask.earned(…)")
+    return problems
+
+
 def tasks_draw_from_the_seed(lab: Lab) -> list[str]:
     """In one of each task's checks: what is asked with fixed inputs alone can be answered by heart."""
     return [
@@ -215,8 +236,8 @@ def _not_a_check(node: ast.AST) -> Iterator[str]:
         yield "a bare assert; an expectation says what was asked, and what to do next"
     if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
         yield f"reaches for {node.attr}"
-    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ask":
-        yield f"uses ask.{node.attr}; there is ask(…) alone"
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ask" and node.attr != "earned":
+        yield f"uses ask.{node.attr}; there is ask(…) and ask.earned(…) alone"
     if isinstance(node, ast.Import | ast.ImportFrom):
         modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
         yield from (f"imports {name}" for name in modules if name.split(".")[0] not in IMPORTS)
@@ -326,6 +347,7 @@ def _bound_outside_functions(cell: Cell) -> Iterator[str]:
 
 
 RULES = (
+    parts_of_points_grow,
     tasks_draw_from_the_seed,
     tasks_stand_together,
     other_ways_follow_their_task,

@@ -31,9 +31,9 @@ OVERVIEW = """\
 
 **How it works.** After each task come three hints, folded away, from a nudge to nearly the answer; then **your cell**; then
 a **check**, folded too. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
-the check. A check that fails says what it asked, what it expected, what came and what to try next. After a restart of the
-kernel, or where it says "Cell magic %%check not found", choose Run All Cells: it goes through to the end, past all that is
-open or wrong.
+the check. A check that fails says what it asked, what it expected, what came and what to try next; for the parts before that
+it may give some of its points. After a restart of the kernel, or where it says "Cell magic %%check not found", choose
+Run All Cells: it goes through to the end, past all that is open or wrong.
 
 **Marks.** Difficulty: {least} a few lines, as the text says, to {most} several ideas at once.
 Importance: {least} good to have done, to {most} much of the course stands on it.
@@ -44,6 +44,7 @@ from utils.lab.progress import Progress, Task
 
 progress = Progress(
     get_ipython(),
+    ask,
     {{
 {tasks}
     }},

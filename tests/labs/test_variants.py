@@ -6,10 +6,12 @@ from itertools import zip_longest
 
 import pytest
 import torch
-from helpers.labs import COMPILES, LABS, PASSED, QUICK, each_lab, failing, nightly_in, relying_on
+from helpers import lab_worker
+from helpers.labs import COMPILES, LABS, PASSED, QUICK, cells_of, each_lab, failing, nightly_in, relying_on, verdicts
 from variants import Variant, Variants, all_variants, replaced, solved
 
 import utils.data
+from utils.lab import Ask
 
 VARIANTS = all_variants()
 WRONG, RIGHT = 5, 2  # variants that each lab has at the least
@@ -182,3 +184,43 @@ def test_changes_are_those_of_the_solution_or_of_another_way_or_there_is_a_whole
     for changes in ([], ["double = abs", "x"], [("old", "new", "newer")], ["double = abs", ("old", "new")]):
         with pytest.raises(ValueError, match="in vain: changes are pairs"):
             right("in vain", *changes)
+
+
+# Points in parts
+
+
+def stubs(task) -> dict[str, str]:
+    """Cells with the names of the solution's in which each function does nothing but return: None, or its first argument."""
+
+    class Stub(ast.NodeTransformer):
+        def __init__(self, first: bool):
+            self.first = first
+
+        def visit_FunctionDef(self, node):
+            names = [each.arg for each in node.args.args if each.arg != "self"]
+            value = names[0] if self.first and names and node.name != "__init__" else "None"
+            node.body = ast.parse(f"return {value}").body
+            return node
+
+    tree = solved(task.code.source)
+    return {
+        "the starter": task.starter,
+        "returns None": ast.unparse(Stub(False).visit(ast.parse(tree))),
+        "returns what it gets": ast.unparse(Stub(True).visit(ast.parse(tree))),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lab", "task"),
+    [
+        pytest.param(lab, task, id=f"{lab.name}-{task.name}")
+        for lab in LABS.values()
+        for task in lab.tasks
+        if any("ask.earned(" in check.source for check in task.checks)
+    ],
+)
+def test_code_that_does_nothing_earns_no_part(lab, task):
+    for name, code in stubs(task).items():
+        ask = Ask(lab_worker.run(cells_of(lab, {task.code.id: code}, task)))
+        assert PASSED not in verdicts([task], ask).values() and ask.points == 0, name

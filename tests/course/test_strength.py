@@ -150,6 +150,19 @@ def test_what_no_assert_can_see_is_no_subject(tmp_path):
     assert found == ["return ⟦1 → 2⟧", "return ⟦1 → 0⟧"]
 
 
+def test_of_a_choice_by_the_device_only_the_cpus_part_is_changed(tmp_path):
+    proof = """
+if device.type in ("cpu", "cuda"):
+    x = a + b
+if device.type != "cpu":
+    x = 2
+y = 3 if device.type == "cuda" and full else c * d
+if device.type == other.type:
+    z = True
+assert x + y + z"""
+    assert set(marks(tmp_path, proof)) == {"+ → -", "* → //", "== → !=", "True → False"}
+
+
 def test_a_cell_that_is_not_python_is_named(tmp_path):
     with pytest.raises(ValueError, match="cell proof-1-1 is not plain Python"):
         Code(read(trial(tmp_path, claim(1, "!ls"))))

@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from utils.course import ROOT
-from utils.course.forked_python import forking, possible
+from utils.course.forked_python import forking, possible, python
 from utils.course.mutation.strength import stored
 from utils.course.notebooks import forked_kernel, ledger
 from utils.course.notebooks.notebook import Lecture, read
@@ -24,6 +24,7 @@ from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
 
+ENGINE = str(ROOT / "utils" / "course" / "notebooks" / "engine.py")  # which runs one notebook
 FEW = 3  # with fewer notebooks, a process from which their kernels are forked costs more than it saves
 HEARTBEAT = 30.0  # seconds between two lines about a lecture if the output is not a terminal
 
@@ -53,9 +54,13 @@ def run(
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
     with kernels(lectures, header["device"]) as variables, ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept, variables) for lecture in lectures]
+        long_first = sorted(lectures, key=lambda lecture: -sum(len(cell.source) for cell in lecture.code))
+        work = {
+            lecture.path: pool.submit(_one, lecture, build, header, timeout, workers, kept, variables)
+            for lecture in long_first  # so that at the end no core waits for a long one
+        }
         try:
-            results = [future.result() for future in work]
+            results = [work[lecture.path].result() for lecture in lectures]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
@@ -133,13 +138,9 @@ def _execute(
     lecture: Lecture, output: Path, *, full: bool, timeout: int | None, workers: list, extra: dict[str, str]
 ) -> str:
     """Run the engine on one lecture in a new process; returns the problem, or "" if there is none."""
-    command = [
-        sys.executable,
-        "-m",
-        "utils.course.notebooks.engine",
-        str(lecture.path.resolve()),
-        str(output.resolve()),
-    ]
+    forked = forked_kernel.ADDRESS in extra  # no need to import papermill again either
+    program = [*python(extra[forked_kernel.ADDRESS]), ENGINE] if forked else [sys.executable, "-P", ENGINE]
+    command = [*program, str(lecture.path.resolve()), str(output.resolve())]
     command += ["--full"] * full + ([f"--timeout={timeout}"] if timeout else [])
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment(extra))

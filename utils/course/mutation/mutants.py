@@ -12,6 +12,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from utils.course.mutation.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
@@ -469,8 +470,19 @@ def _branch(test: ast.expr) -> str | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return {"body": "orelse", "orelse": "body", None: None}[_branch(test.operand)]
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    words = {ast.unparse(part) for part in parts}
-    return "orelse" if words & {"full", "device.type == 'cuda'", "torch.cuda.is_available()"} else None
+    known = [_holds_on_a_cpu(part) for part in parts]
+    return "orelse" if False in known else "body" if all(known) else None
+
+
+def _holds_on_a_cpu(test: ast.expr) -> bool | None:
+    """Whether the condition holds in the short form on a CPU; None where it asks for something else."""
+    words = ast.unparse(test)
+    if words in ("full", "torch.cuda.is_available()"):
+        return False
+    if isinstance(test, ast.Compare) and ast.unparse(test.left) == "device.type":
+        with suppress(ValueError, NameError):  # `device.type == other.type` cannot be told
+            return bool(eval(words.replace("device.type", "'cpu'"), {"__builtins__": {}}))
+    return None
 
 
 def is_picture(cell: Cell) -> bool:

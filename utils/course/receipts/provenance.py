@@ -13,7 +13,7 @@ from utils.course import ROOT
 from utils.course.mutation.dataflow import Use, with_their_needs
 from utils.course.mutation.mutants import is_calculator, is_picture
 from utils.course.notebooks.colab_links import is_colab
-from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
+from utils.course.notebooks.notebook import Lecture, source_hash, syntax_tree
 from utils.device import git
 
 ELSEWHERE = {"course", "figures"}  # parts of utils that no verdict depends on: the course commands and the pictures
@@ -27,7 +27,9 @@ def needs_of(lecture: Lecture) -> dict[str, str]:
     Raises ValueError for a cell that is not plain Python.
     """
     cells = [cell for cell in lecture.code if not (is_picture(cell) or is_colab(cell))]
-    statements = [(cell, text, use) for cell in cells for text, use in _statements(cell)]
+    for cell in cells:
+        syntax_tree(cell)
+    statements = [(cell, text, use) for cell in cells for text, use in _statements(cell.source)]
     uses = [use for _, _, use in statements]
     proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
     in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs}
@@ -40,10 +42,11 @@ def needs_of(lecture: Lecture) -> dict[str, str]:
     return hashes
 
 
-def _statements(cell: Cell) -> list[tuple[str, Use]]:
-    """The top-level statements of a cell, an import of several names as one for each."""
-    lines, found = cell.source.splitlines(), []
-    for node in syntax_tree(cell).body:
+@cache  # the ledger of a run asks, then its pages
+def _statements(source: str) -> list[tuple[str, Use]]:
+    """The top-level statements of a cell's source, an import of several names as one for each."""
+    lines, found = source.splitlines(), []
+    for node in ast.parse(source).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += [(ast.unparse(one), Use([one])) for one in _one_by_one(node)]
         else:

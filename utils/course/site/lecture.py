@@ -91,6 +91,7 @@ class Exporter(TemplateExporter):
         super().__init__(
             config=Config(
                 NbConvertBase={"display_data_priority": priority},
+                Exporter={"optimistic_validation": True},  # once, not after each of its eleven steps
                 CoalesceStreamsPreprocessor={"enabled": True},  # what was flushed in pieces stands in one box
             ),
             template_name="course",

@@ -46,12 +46,15 @@ KILLED, CRASHED, STILLBORN, SURVIVED = "killed", "crashed", "stillborn", "surviv
 TESTING = tuple(str(Path(importlib.util.find_spec(name).origin).parent / "testing") for name in ("torch", "numpy"))
 DETECTORS = str(Path(__file__).parents[2] / "checks")
 CELL = "<cell "
-UNFIT = re.compile(  # messages of torch and einops about sizes that do not match
+UNFIT = re.compile(  # messages, of torch and einops above all, about sizes that do not match
     r"shapes cannot be multiplied|must match (?:the|existing) size|must match except|is invalid for input of size"
     r"|Expected size for first two dimensions|[Ss]hape mismatch|size mismatch|does not broadcast|expected input\[.* channels"
     r"|to match target batch_size|Dimension out of range|normalized_shape|must be divisible|should contain \d+ elements"
     r"|Target \d+ is out of bounds|out of bounds for dimension|index out of range in self|of size .* to a tensor of size"
     r"|split_sizes to sum exactly"
+    r"|must be equal to input_size|negative dimension|can't allocate memory"
+    r"|does not split into \d+ heads|are more than the context"  # of utils.models
+    r"|zip\(\) argument \d+ is (shorter|longer)|(too many|not enough) values to unpack"  # of Python
 )
 GRACE = 2.0  # seconds after the limit at which a trial that blocks its alarm is killed
 

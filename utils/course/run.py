@@ -23,6 +23,7 @@ from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
+from utils.distributed.launch import PYTHON
 
 ENGINE = str(ROOT / "utils" / "course" / "notebooks" / "engine.py")  # which runs one notebook
 FEW = 3  # with fewer notebooks, a process from which their kernels are forked costs more than it saves
@@ -87,7 +88,7 @@ def header_of(full: bool) -> dict:
 
 @contextlib.contextmanager
 def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
-    """Yields the variables of execute_and_judge: `extra`, and what has the kernels forked where that helps.
+    """Yields the variables of execute_and_judge: `extra`, and what has kernels and ranks forked where that helps.
 
     `device`: the type of the device on which the notebooks compute, such as "cpu".
     """
@@ -96,7 +97,7 @@ def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None =
         yield extra
         return
     with forking(forked_kernel.INLINE | _environment(extra), forked_kernel.IMPORTED) as address:
-        yield extra | {forked_kernel.ADDRESS: address}
+        yield extra | {forked_kernel.ADDRESS: address, PYTHON: "\n".join(python(address))}
 
 
 def _one(

@@ -5,7 +5,7 @@ can see what the processes run. A server process that has already imported torch
 the environment variables that torchrun would set. It is safe to fork because it only imports and never computes; a
 notebook's kernel, with its threads, is not.
 
-    python -m utils.distributed.launch SOCKET    is that server; it ends with the process that started it.
+    python utils/distributed/launch.py SOCKET    is that server; it ends with the process that started it.
 """
 
 import ast
@@ -37,6 +37,7 @@ PRELOADED = (
     "torch._dynamo",
     "utils.loop",
 )  # imported by the server; DDP and the optimizers import torch._dynamo on first use
+PYTHON = "COURSE_PYTHON"  # the variable that says how a Python begins that has imported torch already, a line a word
 SCRIPT = "script.py"
 SECONDS = 60.0  # until ranks that still run are killed
 GRACE_SECONDS = 3.0  # the same after one of them has failed
@@ -200,9 +201,8 @@ def _server() -> str:
     The server has a session of its own, so that interrupting a cell does not end it.
     """
     path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
-    process = subprocess.Popen(
-        [sys.executable, "-m", "utils.distributed.launch", path], stdin=subprocess.PIPE, start_new_session=True
-    )
+    python = os.environ[PYTHON].split("\n") if PYTHON in os.environ else [sys.executable, "-P"]
+    process = subprocess.Popen([*python, __file__, path], stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(_end, process)
     deadline = time.monotonic() + START_SECONDS
     while not Path(path).exists():

@@ -204,6 +204,24 @@ assert seen > 0
     assert only(found, "n = ⟦2 → 3⟧") == CRASHED
 
 
+def test_a_statement_left_out_without_which_only_its_name_is_missing_does_not_count(tmp_path):
+    proof = """
+class Thing:
+    size = None
+
+
+thing, seen = Thing(), {}
+thing.width = 3
+seen["x"] = 4
+thing.size = [5]
+assert thing.width + seen["x"] + len(thing.size) == 8
+"""
+    found = outcomes(tmp_path, claim(1, proof))
+    assert only(found, "⟦thing.width = 3 → pass⟧") == STILLBORN
+    assert only(found, '⟦seen["x"] = 4 → pass⟧') == STILLBORN
+    assert only(found, "⟦thing.size = [5] → pass⟧") == CRASHED
+
+
 @pytest.mark.slow
 def test_raises_and_detectors_count_as_asserts_and_foreign_ones_do_not(tmp_path):
     proofs = [

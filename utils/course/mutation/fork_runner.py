@@ -51,7 +51,7 @@ UNFIT = re.compile(  # messages, of torch and einops above all, about sizes that
     r"|Expected size for first two dimensions|[Ss]hape mismatch|size mismatch|does not broadcast|expected input\[.* channels"
     r"|to match target batch_size|Dimension out of range|normalized_shape|must be divisible|should contain \d+ elements"
     r"|Target \d+ is out of bounds|out of bounds for dimension|index out of range in self|of size .* to a tensor of size"
-    r"|split_sizes to sum exactly"
+    r"|split_sizes to sum exactly|Expected target size|has to be between 0 and 1|expects std >= 0"
     r"|must be equal to input_size|negative dimension|can't allocate memory"
     r"|does not split into \d+ heads|are more than the context"  # of utils.models
     r"|zip\(\) argument \d+ is (shorter|longer)|(too many|not enough) values to unpack"  # of Python

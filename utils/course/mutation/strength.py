@@ -1,8 +1,9 @@
 """Assertion strength: the share of small changes to a lecture's code that make one of its asserts fail.
 
 strength = killed by an assert / (killed + crashed + survived - judged equivalent). A mutant is stillborn if Python or torch
-refuses the changed statement itself, or if its sizes do not match: it has no value that an assert could check, and does not
-count. A mutant that fails in any other way has crashed, and counts against the strength.
+refuses the changed statement itself, if its sizes do not match, or if only the name is missing that a statement left out
+would have made: it has no value that an assert could check, and does not count. A mutant that fails in any other way has
+crashed, and counts against the strength.
 
 Each mutant runs in a fork from its cell to the end of its section (the next heading), in the short form, on a CPU, under a
 time limit. Proofs do not depend on each other, so only those later cells run that depend on a name which the mutant touched,
@@ -15,6 +16,7 @@ measured.
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -167,11 +169,23 @@ def measure(
             unmeasured[mutant.cell.id] = said[witness]["why"]
             continue
         outcome, why = said[number]["outcome"], said[number]["why"]
+        if outcome == CRASHED and _only_missing(mutant, why):
+            outcome = STILLBORN
         equivalent = (mutant.cell.id, mutant.change) in held
         if equivalent and outcome == KILLED:
             notes.append(f"held equivalent, yet an assert kills it: {mutant.cell.id}, {mutant.change} ({why})")
         trials.append(Trial(mutant, outcome, why, equivalent and outcome != KILLED))
     return Measured(lecture, tuple(trials), len(everything), seed, unmeasured, tuple(notes))
+
+
+def _only_missing(mutant: Mutant, why: str) -> bool:
+    """Whether a statement was left out, and all that came of it is that what it makes is not there: x.a = 1 → pass."""
+    left_out = re.search("⟦(.*) → pass⟧", mutant.change)
+    missing = re.search(r"NameError: name '(\w+)'|AttributeError: .* has no attribute '(\w+)'|KeyError: '(.+)'$", why)
+    return (
+        bool(left_out and missing)
+        and re.search(rf"\b{re.escape(missing[missing.lastindex])}\b", left_out[1]) is not None
+    )
 
 
 def draw(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:

@@ -5,7 +5,8 @@ A task called NAME is these cells, in this order:
     task-NAME    prose: what and why, the signature, an example worked by hand
     hints-NAME   prose: three hints, folded away
     code-NAME    the student's code, with the solution between its marks
-    check-NAME   the check, with `points` in the cell's metadata, and `needs`, a list of the tasks whose code its own calls
+    check-NAME   the check, with `points` in the cell's metadata, and `needs`, a list of the tasks whose code its own calls;
+                 a line `ask.earned(2)` in it gives them in parts (see utils.lab.Ask)
     hidden-NAME  none or one: a check tagged `hidden`, with points of its own, that the starter does not have
     ways-NAME    none or one: prose, other ways to solve it, for those who have; the starter does not have it either
 

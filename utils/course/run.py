@@ -55,13 +55,9 @@ def run(
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
     with kernels(lectures, header["device"]) as variables, ThreadPoolExecutor(jobs) as pool:
-        long_first = sorted(lectures, key=lambda lecture: -sum(len(cell.source) for cell in lecture.code))
-        work = {
-            lecture.path: pool.submit(_one, lecture, build, header, timeout, workers, kept, variables)
-            for lecture in long_first  # so that at the end no core waits for a long one
-        }
+        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept, variables) for lecture in lectures]
         try:
-            results = [work[lecture.path].result() for lecture in lectures]
+            results = [future.result() for future in work]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:

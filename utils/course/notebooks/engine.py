@@ -44,11 +44,12 @@ GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
 
 
 # What the machine's GPU has done since the kernel began: operators on the stand-in, allocations on CUDA, whose allocator
-# counts no operators. Exact, and asking changes nothing. None before torch is imported, and without a GPU.
-ASK = """(lambda torch: None if torch is None
+# counts no operators. Exact, and asking changes nothing. None before torch is imported, NO_GPU where it finds none.
+NO_GPU = -1
+ASK = f"""(lambda torch: None if torch is None
     else torch.gpu.operators() if hasattr(torch, "gpu")
     else torch.cuda.memory_stats().get("allocation.all.allocated", 0) if torch.cuda.is_available()
-    else None)(__import__("sys").modules.get("torch"))"""
+    else {NO_GPU})(__import__("sys").modules.get("torch"))"""
 
 
 class EveryCellClient(PapermillNotebookClient):
@@ -74,8 +75,9 @@ class EveryCellClient(PapermillNotebookClient):
             try:
                 self.execute_cell(cell, index)
                 if cell.cell_type == "code":
-                    before, work = work, self._ask(ASK)
-                    if work is not None:
+                    if work != NO_GPU:
+                        before, work = work, self._ask(ASK)
+                    if work not in (None, NO_GPU):
                         cell.metadata[WORK] = work - (before or 0)
                     _number(cell)
             except CellTimeoutError as error:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 
 
+CACHE_NAME = "honest-training-loop"  # of the folder, in the user's cache, that keeps what was downloaded
+
+
 @dataclass(frozen=True)
 class OutsideFile:
     """One published file.

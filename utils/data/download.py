@@ -13,10 +13,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from utils.facts import OutsideFile
+from utils.facts import CACHE_NAME, OutsideFile
 
 COURSE_ROOT = Path(__file__).resolve().parents[2]
-CACHE_NAME = "honest-training-loop"
 CHUNK = 1 << 16  # bytes read at a time
 SECONDS = 6.0  # without an answer, or a byte, after which an address is given up
 ATTEMPTS = 4  # requests to one address, if each brings some bytes and breaks off

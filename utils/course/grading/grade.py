@@ -37,6 +37,7 @@ from utils.course.grading.similar import untouched
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.written import questions
 from utils.course.notebooks.lab import Lab, points_of, read_lab, starter
+from utils.facts import CACHE_NAME
 
 CLUSTER_SECONDS = 10
 GRACE = 10.0  # seconds for a judge to report its results after the time limit
@@ -395,8 +396,6 @@ def _readable(data: str | None) -> list[Path]:
         ROOT / "utils",
         *([data] if data else []),
     ]
-    from utils.data.download import CACHE_NAME  # torch comes with it: not where nothing is new
-
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
     return [Path(path) for path in [*given, cache] if Path(path).exists()]
 

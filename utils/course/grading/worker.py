@@ -314,6 +314,9 @@ def _answer(book: Cells, work: Callable, *arguments) -> dict:
 
 
 def _seed(seed: int) -> None:
-    torch.manual_seed(seed)
+    if torch.cuda.is_initialized() or hasattr(torch, "gpu"):
+        torch.manual_seed(seed)
+    else:  # torch.manual_seed notes where it was called from, for a GPU that may come: a millisecond for each question
+        torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the stream that students draw from

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-
 CACHE_NAME = "honest-training-loop"  # of the folder, in the user's cache, that keeps what was downloaded
 
 

@@ -65,8 +65,10 @@ def _broken(counts: Counter) -> str:
 
 def _solutions(solutions: list[Lecture], receipt: Receipt) -> str:
     counts = Counter(solved(book, receipt) for book in solutions)
-    rest = "".join(f", {counts[what]} {what}" for what in (STALE, FAILED) if counts[what])
-    return f"{counts[RAN]} of {len(solutions)} ran{rest}"
+    passed, changed = counts[RAN] + counts[STALE], counts[STALE]
+    since = f", {'all' if changed == passed else changed} changed since" * bool(changed)
+    failed = f", {counts[FAILED]} failed" * bool(counts[FAILED])
+    return f"{passed} of {len(solutions)} ran{since}{failed}"
 
 
 def origin(receipt: Receipt) -> str:

@@ -197,6 +197,8 @@ def stubs(task) -> dict[str, str]:
             self.first = first
 
         def visit_FunctionDef(self, node):
+            if node.name == "__exit__":  # else what was entered here stays on in the tests after this one
+                return node
             names = [each.arg for each in node.args.args if each.arg != "self"]
             value = names[0] if self.first and names and node.name != "__init__" else "None"
             node.body = ast.parse(f"return {value}").body

@@ -4,11 +4,8 @@ import os
 import sys
 
 ADDRESS = "COURSE_KERNELS"  # the variable with the address of the server that forks them
-IMPORTED = (
-    "matplotlib.pyplot",
-    "ipykernel.kernelapp",
-    "papermill",
-)  # by nearly every kernel, or by the engine that runs it
+# By nearly every kernel beside torch; papermill by the engine that runs it.
+IMPORTED = ("matplotlib.pyplot", "ipykernel.kernelapp", "papermill")
 INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # where a kernel's figures go
 
 if __name__ == "__main__":

@@ -55,9 +55,10 @@ def run(
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
     with kernels(lectures, header["device"]) as variables, ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(_one, lecture, build, header, timeout, workers, kept, variables) for lecture in lectures]
+        options = (build, header, timeout, workers, kept, variables)
+        work = [pool.submit(_one, lecture, *options) for lecture in reversed(lectures)]  # the last ones take longest
         try:
-            results = [future.result() for future in work]
+            results = [future.result() for future in reversed(work)]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:

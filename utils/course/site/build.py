@@ -6,12 +6,14 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import SHEET, Lecture, label_of, read
+from utils.course.parallel import in_forks
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search
 from utils.course.site.lecture import CLASSES, MARKS, anchor_of, render, verdict_line
@@ -165,10 +167,11 @@ def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
     stored = [*_linked_start(run), *_linked_labs(run)]
     links = _links(run, stored)
     shared = {"menu": _menu(run, stored), "has_sheet": run.has_sheet, "run": run.header}
-    texts = [
-        *_write_lectures(run, folder, links, shared),
-        *(_write_stored(path, folder, run, links, shared) for path in stored),
-    ]
+    executed = [each for each in run.shown if each.executed]
+    texts = in_forks(
+        [partial(_write_lecture, each, folder, run, links, shared) for each in executed]
+        + [partial(_write_stored, path, folder, run, links, shared) for path in stored]
+    )
     facts = {"gpus": _gpus(run), "totals": _totals(run), **shared}
     index = {"rows": _index(run), "paths": _paths(stored, links), "archive": archive, **_hook(run, folder)}
     frame.write(folder / "index.html", "index", index | facts)
@@ -233,14 +236,12 @@ def _around(menu: list[dict], page: str) -> dict[str, dict | None]:
     return {"entry": None, "before": None, "after": None}
 
 
-def _write_lectures(run: Run, folder: Path, links: dict[str, str], shared: dict):
-    """Write the pages of what was executed; gives what of each can be searched: its page, title and texts."""
-    for each in run.shown:
-        if each.executed:
-            body = render(each.executed, each.rows, run.where, links, each.seen)
-            context = {"lecture": each, "body": body}
-            frame.write(folder / each.page, "lecture", context | shared | _around(shared["menu"], each.page))
-            yield each.page, prose.plain(prose.sentence(each.line["title"])), body.texts
+def _write_lecture(each: Shown, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:
+    """Write the page of what was executed; returns what of it can be searched: its page, title and texts."""
+    body = render(each.executed, each.rows, run.where, links, each.seen)
+    context = {"lecture": each, "body": body}
+    frame.write(folder / each.page, "lecture", context | shared | _around(shared["menu"], each.page))
+    return each.page, prose.plain(prose.sentence(each.line["title"])), body.texts
 
 
 def _write_stored(path: Path, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -54,16 +55,11 @@ def run(
     header = header_of(full)
     began = time.monotonic()
     workers: list[subprocess.Popen] = []
-    with kernels(lectures, header["device"]) as variables, ThreadPoolExecutor(jobs) as pool:
-        options = (build, header, timeout, workers, kept, variables)
-        work = [pool.submit(_one, lecture, *options) for lecture in reversed(lectures)]  # the last ones take longest
-        try:
-            results = [future.result() for future in reversed(work)]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in workers:
-                worker.kill()  # its kernel notices and ends too
-            raise
+    with kernels(lectures, header["device"]) as variables:
+        one = partial(
+            _one, build=build, header=header, timeout=timeout, workers=workers, kept=kept, variables=variables
+        )
+        results = at_once(lectures, one, jobs, workers)
     ledger.write(build / "ledger.json", header, results)
     problem = _pages(build, store)
     _report(results, build, time.monotonic() - began, problem)
@@ -83,6 +79,22 @@ def header_of(full: bool) -> dict:
     }
 
 
+def at_once(books: list, one: Callable, jobs: int, workers: list[subprocess.Popen]) -> list:
+    """one(book) for all books, `jobs` at a time; the results in the books' order. An interrupt ends the workers.
+
+    The last books start first: they take longest, and none should run alone at the end.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+        work = [pool.submit(one, book) for book in reversed(books)]
+        try:
+            return [future.result() for future in reversed(work)]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.kill()  # its kernel notices and ends too
+            raise
+
+
 @contextlib.contextmanager
 def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
     """Yields the variables of execute_and_judge: `extra`, and what has kernels and ranks forked where that helps.
@@ -99,6 +111,7 @@ def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None =
 
 def _one(
     lecture: Lecture,
+    *,
     build: Path,
     header: dict,
     timeout: int | None,

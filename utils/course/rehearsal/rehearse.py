@@ -9,7 +9,6 @@ import importlib.util
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +18,7 @@ from utils.course.notebooks import ledger
 from utils.course.notebooks.ledger import UNVERIFIED, VERIFIED, Verdict
 from utils.course.notebooks.notebook import Lecture, read, text_of
 from utils.course.rehearsal.startup import sitecustomize
-from utils.course.run import execute_and_judge, header_of, say
+from utils.course.run import at_once, execute_and_judge, header_of, say
 
 STANDIN = ROOT / "tests" / "standin_gpu" / "standin.py"
 MACHINE = (str(ROOT), "site-packages", tempfile.gettempdir() + "/")  # what a path of this machine begins with
@@ -67,7 +66,7 @@ def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | No
         say(f"{'✗' if done.red else '✓'} {result.name}: {_in_brief(done)}, {result.seconds:.1f} s")
         return done
 
-    results = in_order(books, one, jobs, workers)
+    results = at_once(books, one, jobs, workers)
     print(f"\n{_table(results)}\n")
     print("".join(f"{block}\n\n" for block in filter(None, map(_what_is_red, results))), end="")
     print(f"{time.monotonic() - began:.0f} s in all")
@@ -78,19 +77,6 @@ def at_start(*, device: Path | None = None, shift: int = 0) -> dict[str, str]:
     """The environment in which every Python process gets the device of that module, and every seed is shifted."""
     variables = {sitecustomize.DEVICE: str(device) if device else "", sitecustomize.SHIFT: str(shift) if shift else ""}
     return {"PYTHONPATH": STARTUP} | {name: text for name, text in variables.items() if text}
-
-
-def in_order(books: list, one, jobs: int, workers: list[subprocess.Popen]) -> list:
-    """one(book) for all books, `jobs` at a time; the results in the books' order. An interrupt ends the workers."""
-    with ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(one, book) for book in books]
-        try:
-            return [future.result() for future in work]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in workers:
-                worker.kill()  # its kernel notices and ends too
-            raise
 
 
 def _standin() -> ModuleType:

@@ -14,8 +14,8 @@ from pathlib import Path
 from utils.course.notebooks import ledger
 from utils.course.notebooks.ledger import FAILED
 from utils.course.notebooks.notebook import Lecture, read
-from utils.course.rehearsal.rehearse import at_start, in_order
-from utils.course.run import execute_and_judge, header_of, kernels, say
+from utils.course.rehearsal.rehearse import at_start
+from utils.course.run import at_once, execute_and_judge, header_of, kernels, say
 
 SHIFTS = range(1, 21)
 STEP = 1_000
@@ -47,7 +47,7 @@ def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, t
     results = {}
     for shift in shifts:
         with kernels(books, header["device"], at_start(shift=STEP * shift)) as variables:
-            done = in_order(books, partial(one, shift, variables), jobs, workers)
+            done = at_once(books, partial(one, shift, variables), jobs, workers)
         results |= {(book.name, shift): result for book, result in zip(books, done, strict=True)}
     print(f"\n{_table([book.name for book in books], shifts, results)}\n")
     for (_, shift), result in results.items():

@@ -66,6 +66,8 @@ right(
     """,
 )
 
+wrong("as a float", ("layers * layer", "float(layers * layer)"), says=["an int", "no float"])
+
 # Task 2 · How many FLOPs does a token cost?
 
 wrong, right = LAB.task("flops")
@@ -118,6 +120,12 @@ right(
         matrices = gpt_parameters(layers, width, vocabulary, context) - no_matrix
         return 6 * matrices + 12 * layers * width * context
     """,
+)
+
+wrong(
+    "as a float",
+    ("4 * layers * context * width", "4.0 * layers * context * width"),
+    says=["an int", "no float"],
 )
 
 # Task 3 · How long, and at what price?
@@ -250,6 +258,8 @@ wrong(
 )
 wrong("stages mixed up", ("(3, 2, 1)", "(1, 2, 3)"), of=another_way, says=["with stage = 1", "expected: 76"])
 
+wrong("as a float", ("(2, 2, 12)", "(2.0, 2.0, 12.0)"), of=another_way, says=["an int", "no float"])
+
 # Task 5 · What binds?
 
 wrong, right = LAB.task("limits")
@@ -315,6 +325,24 @@ right(
     """,
 )
 
+wrong(
+    "memory as a float",
+    ("gpus * memory // 16", "gpus * memory / 16 // 1"),
+    says=["['by memory']", "an int", "no float"],
+)
+right(
+    "in another order",
+    """
+    import math
+
+
+    def largest_models(days, gpus, peak, memory, mfu):
+        budget = mfu * peak * gpus * days * 86_400
+        n, m = math.floor(math.sqrt(budget / 6 / 20)), gpus * memory // 16
+        return {"by compute": n, "by memory": m, "binds": "compute" if n < m else "memory"}
+    """,
+)
+
 # Task 6 · The plan
 
 wrong, right = LAB.task("plan")
@@ -355,6 +383,18 @@ wrong(
     ('"memory" if stage is None else "compute"', '"compute" if stage else "memory"'),
     of=another_way,
     says=["'bound by']"],
+)
+wrong(
+    "every GPU one of 80 GB",
+    ("0.8 * memory", "64e9"),
+    of=another_way,
+    says=["['stage']: expected 2, got 1", "0.8 · memory"],
+)
+wrong(
+    "less than 80 percent",
+    ("<= 0.8 * memory", "< 0.8 * memory"),
+    of=another_way,
+    says=["['stage']: expected 0", "exactly 0.8 · memory fits"],
 )
 right(
     "with a loop",

@@ -65,6 +65,18 @@ right(
     """,
 )
 
+wrong(
+    "asked of NumPy",
+    """
+    import numpy as np
+
+
+    def contiguous_strides(shape):
+        return tuple(stride // 8 for stride in np.empty(shape).strides)
+    """,
+    says=["MemoryError", "no tensor and no array"],
+)
+
 # Task 2 · A transpose that moves nothing
 
 wrong, right = LAB.task("swap")
@@ -138,6 +150,24 @@ right(
     """,
 )
 
+wrong(
+    "a view is copied first",
+    ("sizes, strides = ", "x = x if x.is_contiguous() else x.clone()\nsizes, strides = "),
+    says=["['as_strided', 'clone']", "x may be a view"],
+)
+wrong(
+    "looks at b alone",
+    (
+        "sizes, strides = ",
+        """
+        if b >= x.dim():
+            raise IndexError(f"axis {b}")
+        a, b = a % x.dim(), b % x.dim()
+        sizes, strides = """,
+    ),
+    says=["swapped(x, 3, 0)", "expected: IndexError to be raised"],
+)
+
 # Task 3 · Any diagonal of any matrix
 
 wrong, right = LAB.task("diagonal")
@@ -206,6 +236,22 @@ right(
             raise ValueError(f"no element with k = {k}")
         return x.as_strided([length], [sum(x.stride())], start)
     """,
+)
+
+wrong(
+    "a view is copied first",
+    ("rows, columns = x.shape", "rows, columns = x.shape\nx = x if x.is_contiguous() else x.contiguous()"),
+    says=["['as_strided', 'contiguous']", "x may be a view"],
+)
+wrong(
+    "below by the width",
+    ("-k * down", "-k * columns"),
+    says=["diagonal(x[1:, 2:].T, -2)", "x may be a view"],
+)
+wrong(
+    "only the first k outside",
+    ("length < 1", "length == 0"),
+    says=["with k = 20", "expected: ValueError to be raised"],
 )
 
 # Task 4 · Sliding windows, stored once
@@ -299,6 +345,12 @@ right(
     """,
 )
 
+wrong(
+    "a view is copied first",
+    ("length, along", "x = x if x.is_contiguous() else x.clone()\nlength, along"),
+    says=["['as_strided', 'clone']", "x may be a view"],
+)
+
 # Task 5 · An image as patches
 
 wrong, right = LAB.task("patches")
@@ -326,6 +378,15 @@ wrong(
         return images.as_strided((B, W // p, H // p, C, p, p), (b, p * w, p * h, c, h, w))
     """,
     says=["expected shape (2, 2, 3, 3, 2, 2), got (2, 3, 2, 3, 2, 2)"],
+)
+
+wrong(
+    "a view is copied first",
+    (
+        "B, C, H, W = images.shape",
+        "images = images.contiguous() if images.storage_offset() else images\nB, C, H, W = images.shape",
+    ),
+    says=["['as_strided', 'contiguous']", "images may be a view"],
 )
 
 # Task 6 · Heads in, heads out
@@ -470,6 +531,17 @@ right(
         powers = powers.tril() if causal else powers
         return powers / powers.sum(-1, keepdim=True)
     """,
+)
+
+wrong(
+    "exponentials that overflow",
+    """
+    def attention_weights(q, k, causal=False):
+        powers = (q @ k.mT * q.shape[-1] ** -0.5).exp()
+        powers = powers.tril() if causal else powers
+        return powers / powers.sum(-1, keepdim=True)
+    """,
+    says=["got:      [nan, nan]", "in the hundreds"],
 )
 
 # Task 8 · The whole layer

@@ -332,6 +332,17 @@ right(
     """,
 )
 
+wrong(
+    "what falls off as a fraction",
+    """
+    def shift_nearest(n, shift):
+        kept = n >> shift
+        part = (n - (kept << shift)).double() / (1 << shift).double()
+        return kept + ((part > 0.5) | ((part == 0.5) & (kept % 2 == 1)))
+    """,
+    says=["one more or one less than half"],
+)
+
 # Task 5 · The ladder of codes
 
 wrong, right = LAB.task("ladder")
@@ -435,6 +446,15 @@ right(
     """,
 )
 
+wrong(
+    "nothing of what is too small",
+    (
+        "shift = shift.clamp(max=61)",
+        "significand = torch.where(shift > 61, 0, significand)\nshift = shift.clamp(max=61)",
+    ),
+    says=["leave n as it is"],
+)
+
 # Task 6 · The nearest code
 
 wrong, right = LAB.task("encode")
@@ -535,6 +555,20 @@ right(
     """,
 )
 
+wrong(
+    "its nan in place",
+    (
+        "rung = shift_nearest(*ladder(x.nan_to_num(), form)).clamp(max=end)",
+        """
+        nan = x.isnan()
+        x[nan] = 0
+        rung = shift_nearest(*ladder(x.nan_to_num(), form)).clamp(max=end)
+        """,
+    ),
+    ("torch.where(x.isnan(), last, rung)", "torch.where(nan, last, rung)"),
+    says=["x belongs to the caller"],
+)
+
 # Task 7 · Let chance round
 
 wrong, right = LAB.task("stochastic")
@@ -632,6 +666,25 @@ right(
         up = torch.rand(x.shape, generator=generator, dtype=torch.float64, device=x.device) < share
         return below + up + (x.signbit().long() << (form.bits - 1))
     """,
+)
+
+wrong(
+    "one bound for all",
+    (
+        "torch.randint(2**61, x.shape, generator=generator, device=x.device) % (1 << shift)",
+        "torch.randint(2 ** int(shift.max()), x.shape, generator=generator, device=x.device)",
+    ),
+    says=["each number has its own shift"],
+)
+wrong(
+    "one draw for a column",
+    ("randint(2**61, x.shape,", "randint(2**61, x.shape[-1:],"),
+    says=["'rows alike': True", "for each element"],
+)
+wrong(
+    "the same draws in each call",
+    ("n, shift = ", "generator = torch.Generator(x.device).manual_seed(generator.initial_seed())\nn, shift = "),
+    says=["other codes in the next call", "the generator that you were given"],
 )
 
 # Task 8 · A weight that exists only as a code

@@ -249,6 +249,20 @@ right(
     """,
 )
 
+wrong(
+    "a list of all layers",
+    """
+    def outer_matmul(A, B):
+        return np.sum([np.outer(A[:, p], B[p]) for p in range(A.shape[1])], axis=0)
+    """,
+    says=["add each layer to the sum before you make the next"],
+)
+wrong(
+    "as plain arrays",
+    ("product = np", "A, B = np.asarray(A), np.asarray(B)\nproduct = np"),
+    says=["nothing was noted", "use A and B as they come"],
+)
+
 # Task 3 · The third matmul: tiles
 
 wrong, right = LAB.task("tiles")
@@ -454,6 +468,32 @@ right(
     """,
 )
 
+wrong(
+    "strips out of tiles",
+    """
+    def tiled_matmul(A, B, C, tile):
+        (m, k), n = A.shape, B.shape[1]
+        inner = [slice(p, p + tile) for p in range(0, k, tile)]
+        for i, j in itertools.product(range(0, m, tile), range(0, n, tile)):
+            rows, columns = slice(i, i + tile), slice(j, j + tile)
+            strip = torch.cat([A.load(rows, p) for p in inner], 1)
+            C.store(rows, columns, strip @ torch.cat([B.load(p, columns) for p in inner]))
+    """,
+    says=["one of A, one of B, and the sum"],
+)
+wrong(
+    "a list of products",
+    """
+    def tiled_matmul(A, B, C, tile):
+        (m, k), n = A.shape, B.shape[1]
+        inner = [slice(p, p + tile) for p in range(0, k, tile)]
+        for i, j in itertools.product(range(0, m, tile), range(0, n, tile)):
+            rows, columns = slice(i, i + tile), slice(j, j + tile)
+            C.store(rows, columns, sum([A.load(rows, p) @ B.load(p, columns) for p in inner]))
+    """,
+    says=["one of A, one of B, and the sum"],
+)
+
 # Task 4 · What they do and what they move
 
 wrong, right = LAB.task("bytes")
@@ -580,6 +620,15 @@ wrong(
     of=another_way,
     says=["four layers"],
 )
+
+wrong(
+    "tiles rounded up to floats",
+    ("-(-n // tile)", "np.ceil(n / tile)"),
+    ("-(-m // tile)", "np.ceil(m / tile)"),
+    of=another_way,
+    says=["['int', 'float64', 'int']", "np.ceil give floats"],
+)
+wrong("flops of squares", ("2 * m * k * n", "2 * m * n * n"), of=another_way, says=["product_flops(5, 7, 3)", "2mkn"])
 
 # Task 5 · The stopwatch
 
@@ -885,6 +934,31 @@ wrong(
     says=["neither the sum nor the shorter one"],
 )
 wrong("sides swapped", ("intensity < ridge", "intensity > ridge"), of=another_way, says=["left of the ridge"])
+
+wrong(
+    "a broken clock without a name",
+    ('f"{name}: {seconds} seconds"', '"a broken clock"'),
+    of=another_way,
+    says=["expected: ValueError that names 'ham'"],
+)
+wrong(
+    "names the last program",
+    (
+        """
+        for name, (_, _, seconds) in work.items():
+            if seconds <= 0:
+                raise ValueError(f"{name}: {seconds} seconds")
+        """,
+        """
+        for name in work:
+            pass
+        if min(seconds for _, _, seconds in work.values()) <= 0:
+            raise ValueError(f"{name}: a broken clock")
+        """,
+    ),
+    of=another_way,
+    says=["expected: ValueError that names 'ham'"],
+)
 
 # Task 7 · The write-up
 

@@ -237,6 +237,20 @@ wrong(
     """,
     says=["RecursionError", "that limit stays as it is"],
 )
+wrong(
+    "level by level",
+    """
+    def users_first(last):
+        order, level = {}, [last]
+        while level:
+            for value in level:
+                order.pop(value, None)
+                order[value] = None
+            level = [parent for value in level for parent, _ in value.parents]
+        return list(order)
+    """,
+    says=["at most 130 times", "once for each path to it"],
+)
 
 # Task 3 · Backward
 
@@ -370,6 +384,18 @@ right(
         for value, old in zip(order, before):
             value.grad += old
     """,
+)
+wrong(
+    "along every path",
+    """
+    def backward(last):
+        todo = [(last, 1.0)]
+        while todo:
+            value, gradient = todo.pop()
+            value.grad += gradient
+            todo += [(parent, slope * gradient) for parent, slope in value.parents]
+    """,
+    says=["at most 130 times", "each value hands on once"],
 )
 
 # Task 4 · Neuron, layer, network

@@ -49,6 +49,11 @@ wrong(
 )
 wrong("without bias", ("x @ self.weight.T + self.bias", "x @ self.weight.T"), says=["then comes the bias"])
 wrong("without super", ("super().__init__()", ""), says=["super().__init__() first"])
+wrong(
+    "uniform",
+    ("0.02 * torch.randn(outputs, inputs)", "0.02 * math.sqrt(12) * (torch.rand(outputs, inputs) - 0.5)"),
+    says=["torch.rand is uniform"],
+)
 right(
     "by einsum and empty",
     """
@@ -497,6 +502,11 @@ wrong(
 )
 wrong("without positions", ("self.tokens[ids] + self.positions[:count]", "self.tokens[ids]"), says=["add positions"])
 wrong("without the last norm", ("self.norm(x)", "x"), says=["normalised to"])
+wrong(
+    "uniform tables",
+    ("0.02 * torch.randn(vocabulary, width)", "0.02 * math.sqrt(12) * (torch.rand(vocabulary, width) - 0.5)"),
+    says=["torch.rand is uniform"],
+)
 right(
     "sequential and one hot",
     """
@@ -630,6 +640,11 @@ wrong(
     ("layers * 4 * width + 2 * width", "layers * 4 * width"),
     says=["one more stands at the end"],
 )
+wrong(
+    "by the layer alone",
+    ('"attention": "attention", "up"', '"qkv": "attention", "out": "attention", "up"'),
+    says=["all that is in an attention"],
+)
 right(
     "by patterns",
     r"""
@@ -724,6 +739,12 @@ wrong(
     ),
     says=["not the variance"],
 )
+wrong(
+    "grid of float32",
+    ("torch.linspace(-10, 10, 20_001, dtype=torch.float64)", "torch.linspace(-10, 10, 20_001)"),
+    says=["float64"],
+)
+wrong("returns a tensor", (".sum().item() ** -0.5", ".sum() ** -0.5"), says=["a plain float"])
 right(
     "by gauss hermite",
     """
@@ -831,6 +852,35 @@ wrong(
 wrong("tables by their width", ("std = 0.02", "std = p.shape[1] ** -0.5"), says=["both tables have 0.02"])
 wrong("with a graph", ("with torch.no_grad():", "if True:"), says=["inside torch.no_grad()"])
 wrong("without the gain", ('gain(F.gelu) if name.endswith("down.weight") else 1', "1"), says=["gain(F.gelu)"])
+wrong(
+    "uniform",
+    (
+        "torch.randn(p.shape, generator=generator)",
+        "math.sqrt(12) * (torch.rand(p.shape, generator=generator) - 0.5)",
+    ),
+    says=["torch.rand is uniform"],
+)
+wrong("for a width of 64", ("p.shape[1] ** -0.5", "0.125"), says=["another width"])
+wrong(
+    "reseeded for each block",
+    (
+        "if p.ndim == 1:",
+        """
+        if name.startswith("blocks"):
+            generator.manual_seed(seed + 1 + int(name.split(".")[1]))
+        if p.ndim == 1:
+        """,
+    ),
+    says=["seed the generator once"],
+)
+wrong(
+    "a seed for each parameter",
+    (
+        "for name, p in model.named_parameters():",
+        "for i, (name, p) in enumerate(model.named_parameters()):\n    generator.manual_seed(seed + i)",
+    ),
+    says=["seed the generator once"],
+)
 right(
     "module by module",
     """

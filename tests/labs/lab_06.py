@@ -267,6 +267,30 @@ wrong(
     says=["From [3] on: the rate stands outside of the buffer"],
 )
 
+wrong(
+    "other memory",
+    ('p -= self.lr * state["b"]', 'p.data = p.data - self.lr * state["b"]'),
+    of=another_way,
+    says=["change the memory that p has"],
+)
+wrong(
+    "buffers elsewhere",
+    ("self.momentum = momentum", "self.momentum = momentum\nself.buffers = {}"),
+    (
+        """
+        state["b"] = self.momentum * state.get("b", 0) + g
+        p -= self.lr * state["b"]
+        """,
+        """
+        self.buffers[p] = self.momentum * self.buffers.get(p, 0) + g
+        state["steps"] = state.get("steps", 0) + 1
+        p -= self.lr * self.buffers[p]
+        """,
+    ),
+    of=another_way,
+    says=["self.state[i]", "all that"],
+)
+
 # Task 3 · Adam
 
 wrong, right = LAB.task("adam")
@@ -483,6 +507,24 @@ wrong(
     says=["with t = 1 and both averages corrected"],
 )
 
+wrong(
+    "other memory",
+    ("p -= self.lr * m / (v.sqrt() + self.eps)", "p.data = p - self.lr * m / (v.sqrt() + self.eps)"),
+    of=another_way,
+    says=["change the memory that p has"],
+)
+wrong(
+    "clocks elsewhere",
+    ("self.betas = betas", "self.betas = betas\nself.t = [0] * len(self.parameters)"),
+    (
+        "for p, state in zip(self.parameters, self.state):",
+        "for i, (p, state) in enumerate(zip(self.parameters, self.state)):",
+    ),
+    ('t = state["t"] = state.get("t", 0) + 1', "t = self.t[i] = self.t[i] + 1"),
+    of=another_way,
+    says=["self.state[i]", "all that"],
+)
+
 # Task 4 · AdamW
 
 wrong, right = LAB.task("adamw")
@@ -558,6 +600,46 @@ wrong(
     ("self.lr * (m / (v.sqrt() + self.eps) + self.weight_decay * p)", "self.lr * m / (v.sqrt() + self.eps)"),
     of=another_way,
     says=["only parameters that have a gradient"],
+)
+
+wrong(
+    "other memory",
+    ("p -= self.lr * (m", "p.data = p - self.lr * (m"),
+    of=another_way,
+    says=["change the memory that p has"],
+)
+wrong(
+    "clocks elsewhere",
+    ("self.betas = betas", "self.betas = betas\nself.t = {}"),
+    ('t = state["t"] = state.get("t", 0) + 1', "t = self.t[p] = self.t.get(p, 0) + 1"),
+    of=another_way,
+    says=["self.state[i]", "all that"],
+)
+wrong("squares the gradient itself", ("g**2", "g.square_()"), of=another_way, says=["only read p.grad"])
+right(
+    "as torch writes it",
+    """
+    class AdamW(Optimizer):
+        def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+            super().__init__(parameters, lr)
+            self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+            for p, state in zip(self.parameters, self.state):
+                state.update(t=torch.tensor(0.0), m=torch.zeros_like(p.data), v=torch.zeros_like(p.data))
+
+        @torch.no_grad()
+        def step(self):
+            beta1, beta2 = self.betas
+            for p, state in zip(self.parameters, self.state):
+                if p.grad is None:
+                    continue
+                state["t"] += 1
+                t = state["t"].item()
+                p.mul_(1 - self.lr * self.weight_decay)
+                state["m"].lerp_(p.grad, 1 - beta1)
+                state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                root = (state["v"].sqrt() / (1 - beta2**t) ** 0.5).add_(self.eps)
+                p.addcdiv_(state["m"], root, value=-self.lr / (1 - beta1**t))
+    """,
 )
 
 # Task 5 · Clip by the global norm
@@ -956,6 +1038,12 @@ right(
     """,
 )
 
+wrong(
+    "refuses only what is longer",
+    ('len(notes["state"]) != len(optimizer.parameters)', 'len(notes["state"]) > len(optimizer.parameters)'),
+    says=["a ValueError that names the 1 parameter of"],
+)
+
 # Task 8 · The loop that holds them
 
 wrong, right = LAB.task("train")
@@ -1078,6 +1166,18 @@ wrong(
     ("optimizer.step()", "optimizer.step()\noptimizer.zero_grad()"),
     of=another_way,
     says=["zero them before backward"],
+)
+wrong(
+    "stop of 0 taken for none",
+    ("steps if stop is None else stop", "stop or steps"),
+    of=another_way,
+    says=["stop = 0", "is None"],
+)
+wrong(
+    "makes stop steps",
+    ("steps if stop is None else stop", "steps if stop is None else first + stop"),
+    of=another_way,
+    says=["stop − 1"],
 )
 right(
     "zeroes at both ends",

@@ -199,6 +199,21 @@ wrong(
 )
 wrong("unpack hands back zeros", ("lambda tensor: tensor", "torch.zeros_like"), says=["unpack must hand backward"])
 right(
+    "by the bytes that tensors own",
+    """
+    def kept_bytes(function, parameters=()):
+        saved, parameters = [], list(parameters)
+
+        def pack(tensor):
+            saved.append(tensor.detach())
+            return saved[-1]
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            function()
+        return owned_bytes(saved + parameters) - owned_bytes(parameters)
+    """,
+)
+right(
     "as a set of pairs",
     """
     class Watching:
@@ -479,6 +494,26 @@ wrong(
     ),
     says=["put the rounded numbers back"],
 )
+wrong(
+    "close in proportion",
+    (
+        "sum(factor * term for factor, term in zip(law, row, strict=True)) != nbytes",
+        "not math.isclose(sum(factor * term for factor, term in zip(law, row, strict=True)), nbytes)",
+    ),
+    says=["in billions", "compare exactly"],
+)
+wrong(
+    "solves the first equations",
+    (
+        "law = [round(each) for each in found.tolist()]",
+        """
+        first = np.array(terms[: len(terms[0])], dtype=float)
+        found = np.linalg.solve(first, np.array(measured[: len(terms[0])], dtype=float))
+        law = [round(each) for each in found.tolist()]
+        """,
+    ),
+    says=["the third decides"],
+)
 right(
     "by fractions",
     """
@@ -613,6 +648,11 @@ wrong(
 wrong("temporaries under sgd", ('optimizer == "adamw"', "True"), says=["the state is born in the first update"])
 wrong("zero grad forgotten", ("free(*gradients)", ""), says=["zero_grad has freed the gradients"])
 
+wrong(
+    "amsgrad too",
+    ('optimizer not in ("sgd", "momentum", "adamw")', 'optimizer == "adafactor"'),
+    says=["ValueError names others"],
+)
 another_way = """
 class Handle:
     pass
@@ -734,6 +774,11 @@ wrong(
     says=["shorten segments until they add up"],
 )
 wrong("short first long last", ("return lengths", "return lengths[::-1]"), says=["not the best: equal parts are not"])
+wrong(
+    "accepts a negative segment",
+    ("not segments or min(segments) < 1", "not segments or not all(segments)"),
+    says=["ValueError that shows the whole list"],
+)
 right(
     "by trying the first segment",
     """
@@ -813,6 +858,18 @@ wrong(
     says=["exactly at the limit still fits"],
 )
 wrong("the first that does not fit", ("return fits", "return fails"), says=["exactly at the limit still fits"])
+wrong(
+    "halves floats",
+    """
+    def largest_batch(peak, memory):
+        low, high = 0, 2e9
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if peak(middle) <= memory else (low, middle)
+        return low
+    """,
+    says=["whole numbers of examples", "1e9 is a float"],
+)
 right(
     "bit by bit",
     """

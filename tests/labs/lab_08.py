@@ -69,6 +69,11 @@ wrong(
     ('raise ValueError("all gradients are zero")', "return 65536.0"),
     says=["zeros fit under every scale"],
 )
+wrong(
+    "names all three",
+    ('f"a gradient of {value} has no scale"', '"a gradient is inf, -inf or nan"'),
+    says=["the same for all three"],
+)
 right(
     "by frexp",
     """
@@ -326,6 +331,14 @@ wrong(
     "one copy for no grad too",
     ("(tensor, torch.is_grad_enabled())", "tensor"),
     says=["torch.is_grad_enabled() in the key"],
+)
+wrong(
+    "keeps leaves of 16 bits",
+    (
+        "tensor.dtype == torch.float32 and tensor.is_leaf and tensor.requires_grad",
+        "tensor.is_leaf and tensor.requires_grad",
+    ),
+    says=["a leaf of float16"],
 )
 right(
     "asks nothing of it under no grad",
@@ -607,7 +620,7 @@ wrong(
 wrong(
     "the last optimizer decides",
     ("any(self.overflows.values())", "list(self.overflows.values())[-1]"),
-    says=["halves the scale for both"],
+    says=["for both, once"],
 )
 wrong(
     "unscales twice",
@@ -631,6 +644,68 @@ wrong(
         "",
     ),
     says=["refuse it"],
+)
+wrong(
+    "torchs own",
+    """
+    class Scaler:
+        def __init__(self, scale=65536.0, growth=2.0, backoff=0.5, interval=2000):
+            self.torchs = torch.amp.GradScaler("cpu", scale, growth, backoff, interval)
+            self.torchs.scale(torch.zeros(()))
+
+        @property
+        def factor(self):
+            return self.torchs.get_scale()
+
+        @property
+        def good(self):
+            return self.torchs._get_growth_tracker()
+
+        def scale(self, loss):
+            return self.torchs.scale(loss)
+
+        def unscale(self, optimizer):
+            self.torchs.unscale_(optimizer)
+
+        def step(self, optimizer):
+            try:
+                self.torchs.unscale_(optimizer)
+            except RuntimeError as error:
+                if "since the last update" not in str(error):
+                    raise
+            bad = self.torchs._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+            self.torchs.step(optimizer)
+            return not any(found.item() for found in bad.values())
+
+        def update(self):
+            try:
+                self.torchs.update()
+            except AssertionError as error:
+                raise RuntimeError("update") from error
+
+        def state_dict(self):
+            return {"scale": self.factor, "good": self.good}
+
+        def load_state_dict(self, state):
+            self.torchs._scale.fill_(state["scale"])
+            self.torchs._growth_tracker.fill_(state["good"])
+    """,
+    says=["['torch.amp.", "the ready scaler"],
+)
+wrong(
+    "updates after steps only",
+    ("if not self.overflows:", "if not self.stepped:"),
+    says=["unscaled and not stepped"],
+)
+wrong(
+    "overflows of the stepped only",
+    ("any(self.overflows.values())", "any(self.overflows[optimizer] for optimizer in self.stepped)"),
+    says=["unscaled and not stepped"],
+)
+wrong(
+    "growth by two always",
+    ("self.growth, self.backoff, self.interval)", "2.0, 0.5, self.interval)"),
+    says=["times self.growth"],
 )
 right(
     "one record for each",
@@ -798,6 +873,11 @@ wrong(
         "",
     ),
     says=["the brake"],
+)
+wrong(
+    "torchs autocast",
+    ("CachedAutocast(low)", 'torch.autocast("cpu", low, enabled=low.itemsize == 2)'),
+    says=["['torch.amp.", "your own CachedAutocast"],
 )
 right(
     "divides after scaling",

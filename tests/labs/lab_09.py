@@ -158,6 +158,19 @@ wrong(
     ),
     says=["have changed"],
 )
+wrong(
+    "back to training",
+    """
+    def batch_gradient(model, weights, x, y):
+        names = [name for name, _ in model.named_parameters()]
+        leaves = [w.detach().clone().requires_grad_() for w in weights]
+        model.eval()
+        outputs = torch.func.functional_call(model, dict(zip(names, leaves)), (x,))
+        model.train()
+        return list(torch.autograd.grad(F.cross_entropy(outputs, y), leaves))
+    """,
+    says=["['evaluation mode']", "put it back as it was"],
+)
 right(
     "functional",
     """
@@ -320,6 +333,14 @@ wrong(
     ("torch.allclose(got, want, rtol=1e-4, atol=1e-8)", "torch.allclose(got, want, rtol=1e-12, atol=1e-15)"),
     says=["torch's clip differs"],
 )
+wrong(
+    "gradient of the first only",
+    (
+        "torch.allclose(got, want, rtol=1e-4, atol=1e-8)",
+        "t > 0 or torch.allclose(got, want, rtol=1e-4, atol=1e-8)",
+    ),
+    says=["the limit is 1 % higher with each epoch", "the gradient of every step"],
+)
 right(
     "by cosines",
     """
@@ -436,6 +457,31 @@ wrong(
     ),
     says=["this log is true"],
 )
+wrong(
+    "first of each list",
+    (
+        """
+        same = len(got) == len(wanted) and all(
+            math.isclose(a, b, rel_tol=1e-6) for a, b in zip(got, wanted, strict=True)
+        )
+        """,
+        "same = len(got) == len(wanted) and math.isclose(got[0], wanted[0], rel_tol=1e-6)",
+    ),
+    says=["0.01 % too high from the second epoch on", "compare every entry, not the first"],
+)
+wrong(
+    "to three digits",
+    ("math.isclose(a, b, rel_tol=1e-6)", "math.isclose(a, b, rel_tol=1e-3)"),
+    says=["0.01 % too high from the second epoch on", "to a relative 10⁻⁶"],
+)
+wrong(
+    "second validation as told",
+    (
+        "[loss_at(weights[k], *val) for k in (3, 6)]",
+        '[loss_at(weights[3], *val), notes.result["log"]["val_loss"][-1]]',
+    ),
+    says=["val_loss is logged 0.01 % too high"],
+)
 right(
     "one epoch at a time",
     """
@@ -502,6 +548,17 @@ wrong(
     "weights before the last step",
     ("3 * (losses.index(min(losses)) + 1)", "3 * (losses.index(min(losses)) + 1) - 1"),
     says=["right after the epoch"],
+)
+wrong(
+    "other than the last",
+    ("3 * (losses.index(min(losses)) + 1)", "-1"),
+    ("assert all(map(torch.equal, best, wanted))", "assert not all(map(torch.equal, best, wanted))"),
+    says=["the first validation is never the best", "not merely others than the last"],
+)
+wrong(
+    "mode of the first validation",
+    ("modes and not any(modes)", "modes and not modes[0]"),
+    says=["in training mode from the second epoch on", "every entry of notes.validations"],
 )
 right(
     "over many epochs",

@@ -42,6 +42,14 @@ wrong(
 wrong("refuses the smallest text", ("len(tokens) < context + 1", "len(tokens) <= context + 1"), says=["has one window"])
 wrong("same place", ("window[1:]", "window[:-1].clone()"), says=["y is x one place on"])
 wrong("takes any text", ("len(tokens) < context + 1", "len(tokens) < 1"), says=["refuse"])
+wrong(
+    "names the length alone",
+    (
+        'f"context {context} needs {context + 1} tokens, and there are {len(tokens)}"',
+        'f"{len(tokens)} tokens are too few"',
+    ),
+    says=["ValueError that names '9'", "name the context"],
+)
 wrong("without stride", ("tokens, context, stride", "tokens, context, 1"), says=["windows are stride apart"])
 right(
     "unfolded",
@@ -975,6 +983,21 @@ wrong(
     "with the first step",
     ('total("targets", 1) / total("seconds", 1)', 'total("targets", 0) / total("seconds", 0)'),
     says=["all steps but the first"],
+)
+wrong(
+    "nan is infinite",
+    (
+        """
+        scores = [(record["val"], record["step"]) for record in log if not math.isnan(record.get("val", math.nan))]
+        best_val, best_step = min(scores, default=(None, None))
+        """,
+        """
+        scores = [(record["val"], record["step"]) for record in log if "val" in record]
+        scores = [(math.inf if math.isnan(value) else value, step) for value, step in scores]
+        best_val, best_step = min(scores, default=(None, None))
+        """,
+    ),
+    says=["where all are NaN", "None"],
 )
 right(
     "by arrays",

@@ -155,6 +155,12 @@ wrong(
     of=another_way,
     says=["g.any() looks at the entries"],
 )
+wrong(
+    "asks only the loss",
+    ("if asking and loss.requires_grad:", "if loss.requires_grad:"),
+    says=["whether there is anybody to ask"],
+)
+
 
 # Task 2 · Vital signs
 
@@ -525,6 +531,22 @@ wrong(
     of=another_way,
     says=["under torch.no_grad()"],
 )
+wrong(
+    "looks at the output only",
+    ("inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor)", "isinstance(output, Tensor)"),
+    says=["whose output or first input is no tensor"],
+)
+wrong(
+    "the input is sound unless it is NaN",
+    ('"sound_in": inputs[0].isfinite().all().item()', '"sound_in": not inputs[0].isnan().any().item()'),
+    says=["of the first input and of the output"],
+)
+wrong(
+    "only the input in float64",
+    ("rms(output)", "output.square().mean().sqrt().item()"),
+    says=["and of its output", "before square()"],
+)
+
 
 # Task 3 · Where a NaN is born
 
@@ -911,6 +933,29 @@ right(
         return [(name, diseases[0]) for name, diseases in seen if diseases]
     """,
 )
+wrong(
+    "leaves out who is fed NaN",
+    (
+        'fed = sign["sound_in"] and rms_in > 0',
+        """
+        if not sign["sound_in"]:
+            continue
+        fed = rms_in > 0
+        """,
+    ),
+    says=["fed with NaN can still be frozen, or cut"],
+)
+wrong("exploding from 1000", ("100 * rms_in", "1000 * rms_in"), says=["only more than 100 times is exploding"])
+wrong("fading from 1/10", ("rms_in / 100", "rms_in / 10"), says=["only less than a hundredth fading"])
+wrong(
+    "frozen by its bias",
+    (
+        'gradients[f"{name}.weight"] == "frozen"',
+        '"frozen" in (gradients[f"{name}.weight"], gradients.get(f"{name}.bias"))',
+    ),
+    says=["the weight is asked"],
+)
+
 
 # Task 5 · The cure
 
@@ -1438,4 +1483,25 @@ right(
         return dict(zip(("loss", "accuracy", "norm"), numbers))
         """,
     ),
+)
+wrong(
+    "a list in forward",
+    ("eq(targets).float().mean()", "eq(targets).float().mean().tolist()"),
+    ("accuracy.item()", "accuracy"),
+    says=["before the optimizer's step, by any name"],
+)
+wrong(
+    "an empty phase",
+    ("batch, targets = inputs[rows], labels[rows]", "pass"),
+    ("outputs = model(batch)", "batch, targets = inputs[rows], labels[rows]\noutputs = model(batch)"),
+    says=["a phase holds what its name says", "the rows of the batch"],
+)
+wrong(
+    "steps in backward",
+    (
+        "norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])",
+        "norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])\noptimizer.step()",
+    ),
+    ("optimizer.step()\noptimizer.zero_grad()", "optimizer.zero_grad()"),
+    says=["a phase holds what its name says", "the optimizer steps"],
 )

@@ -83,6 +83,13 @@ wrong(
     says=["the most significant byte first"],
 )
 
+wrong(
+    "looks at the type alone",
+    ('content[:3] != b"\\0\\0\\x08"', "content[2] != 8"),
+    of=another_way,
+    says=["ValueError to be raised", "still packed by gzip"],
+)
+
 # Task 2 · Normalise, by what was learnt from
 
 wrong, right = LAB.task("prepare")
@@ -272,6 +279,16 @@ wrong(
     says=["shuffle"],
 )
 
+wrong(
+    "holds out neighbours",
+    (
+        "return order[held:], order[:held]",
+        "order = (torch.arange(n) + order[0]) % n\nreturn order[held:], order[:held]",
+    ),
+    of=another_way,
+    says=["neighbours"],
+)
+
 # Task 4 · Judge
 
 wrong, right = LAB.task("evaluate")
@@ -407,6 +424,27 @@ wrong(
 )
 wrong("windows that do not fit", ("n[1] > min(h, w)", "h < 1"), of=another_way, says=["a kernel of 8 does not fit"])
 
+wrong("looks at the width only", ("min(h, w)", "w"), of=another_way, says=["but not into the height of 7"])
+wrong(
+    "pool looks at the height only",
+    ("n[0] > min(shape[1:])", "n[0] > shape[1]"),
+    of=another_way,
+    says=["a window of 8 fits into the height"],
+)
+wrong(
+    "pool looks at the width only",
+    ("n[0] > min(shape[1:])", "n[0] > shape[2]"),
+    of=another_way,
+    says=["a window of 8 fits into the width"],
+)
+wrong("pool must be smaller", ("n[0] > min", "n[0] >= min"), of=another_way, says=["a window of 3 just fits"])
+wrong(
+    "pool takes what is flat",
+    ("len(shape) != 3 or n[0] > min(shape[1:])", "n[0] > min(shape[-2:])"),
+    of=another_way,
+    says=["a pool takes (C, H, W)"],
+)
+
 # Task 6 · Build
 
 wrong, right = LAB.task("build")
@@ -476,6 +514,27 @@ wrong(
     ("nn.Linear(come[0], n[0])", "nn.Linear(come[0], n[0], bias=False)"),
     of=another_way,
     says=["with their biases"],
+)
+
+wrong(
+    "the picture's channels for each conv",
+    ("nn.Conv2d(come[0],", "nn.Conv2d(shape[0],"),
+    of=another_way,
+    says=["the second conv"],
+)
+wrong(
+    "weights for relu in the convs",
+    (
+        "return nn.Sequential(*made)",
+        """
+        for module in made:
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        return nn.Sequential(*made)
+        """,
+    ),
+    of=another_way,
+    says=["leave the weights as the module made them"],
 )
 
 # Task 7 · The loop
@@ -663,6 +722,35 @@ wrong(
     ("int(counts[a, b]) + int(counts[b, a])", "max(int(counts[a, b]), int(counts[b, a]))"),
     of=another_way,
     says=["add both directions"],
+)
+
+pair_by_loops = """
+n, best, most = len(counts), (0, 1), -1
+for a in range(n):
+    for b in range(a + 1, n):
+        both = int(counts[a, b]) + int(counts[b, a])
+        if both > most:
+            best, most = (a, b), both
+return best
+"""
+
+wrong(
+    "of equal pairs the smaller b",
+    (
+        pair_by_loops,
+        """
+        b, a = divmod(int((counts + counts.T).tril(-1).argmax()), len(counts))
+        return a, b
+        """,
+    ),
+    of=another_way,
+    says=["the smallest a"],
+)
+wrong(
+    "no pair without a confusion",
+    (pair_by_loops, "return divmod(int((counts + counts.T).triu(1).argmax()), len(counts))"),
+    of=another_way,
+    says=["nothing was confused"],
 )
 
 # Task 9 · Your network

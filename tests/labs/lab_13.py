@@ -102,6 +102,19 @@ right(
         return notes.graphs, counts
     """,
 )
+wrong(
+    "resets at the end",
+    (
+        """
+        torch.compiler.reset()
+        graphs, counts = [], []
+        """,
+        "graphs, counts = [], []",
+    ),
+    ("return graphs, counts", "torch.compiler.reset()\nreturn graphs, counts"),
+    says=["start each time with torch.compiler.reset()"],
+)
+
 
 # Task 2 · A branch on the data
 
@@ -628,6 +641,19 @@ right(
                 return name
     """,
 )
+wrong(
+    "norms in float32",
+    ("a[finite].double(), b[finite].double()", "a[finite], b[finite]"),
+    says=["A norm in float32 is infinite for 1e30"],
+)
+wrong(
+    "more tensors pass",
+    ("len(tensors) != len(plain)", "len(tensors) < len(plain)"),
+    ("strict=True", "strict=False"),
+    says=["shapes and numbers of tensors count"],
+)
+wrong("shapes flattened", ("if a.shape", "a, b = a.flatten(), b.flatten()\nif a.shape"), says=["shapes and numbers"])
+
 
 # Task 6 · A file that needs no class
 
@@ -761,6 +787,17 @@ right(
         torch.export.save(torch.export.export(copy.deepcopy(model).eval(), example, dynamic_shapes=shapes), file)
     """,
 )
+wrong("no least", ("not least <= size <= most", "size > most"), says=["a short ValueError that names T"])
+wrong("only a 1 is special", ("size < 2", "size == 1"), says=["a short ValueError that names B"])
+wrong(
+    "error without a name",
+    (
+        'f"{name} is {size} in the example: at least 2, and from {least} to {most}"',
+        '"Bad example: The sizes are special"',
+    ),
+    says=["a short ValueError that names B, a word by itself"],
+)
+
 
 # Task 7 · In another process
 
@@ -818,4 +855,37 @@ right(
             raise RuntimeError(done.stderr.decode().strip().rpartition("\n")[2])
         return torch.load(io.BytesIO(done.stdout))
     ''',
+)
+wrong(
+    "in the same folder",
+    """
+    def elsewhere(file, loads):
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = Path(folder, "loads.pt"), Path(folder, "outputs.pt")
+            torch.save(loads, given)
+            code = (
+                f"import torch\\nmodel = torch.export.load({str(Path(file).resolve())!r}).module()\\n"
+                f"with torch.no_grad():\\n"
+                f"    torch.save([model(*load) for load in torch.load({str(given)!r})], {str(made)!r})"
+            )
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip().splitlines()[-1])
+            return torch.load(made)
+    """,
+    says=["torch.py of your own folder", "-I, and a working folder of its own"],
+)
+wrong(
+    "a folder that stays",
+    ("with tempfile.TemporaryDirectory() as folder:", "folder = tempfile.mkdtemp()\nif True:"),
+    says=["what you made among the temporary files is still there"],
+)
+wrong(
+    "a folder that stays after an error",
+    ("with tempfile.TemporaryDirectory() as folder:", "import shutil\n\nfolder = tempfile.mkdtemp()\nif True:"),
+    (
+        'return torch.load(Path(folder) / "outputs.pt")',
+        'outputs = torch.load(Path(folder) / "outputs.pt")\nshutil.rmtree(folder)\nreturn outputs',
+    ),
+    says=["here the other process failed"],
 )

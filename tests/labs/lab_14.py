@@ -161,6 +161,21 @@ right(
         return vector[bounds(len(vector), link.world, chunk)]
     """,
 )
+wrong(
+    "beside the vector but for the last",
+    ("chunks = vector.tensor_split(link.world)", "chunks = vector.clone().tensor_split(link.world)"),
+    (
+        "return chunks[(link.rank + 1) % link.world]",
+        """
+        last = (link.rank + 1) % link.world
+        place = vector.tensor_split(link.world)[last]
+        place.copy_(chunks[last])
+        return place
+        """,
+    ),
+    says=["the other chunks of the vector hold sums of some"],
+)
+
 
 # Task 3 · The ring
 
@@ -295,6 +310,13 @@ right(
                 link.send(tensor)
     """,
 )
+wrong(
+    "all as float32",
+    ("link.receive(like=tensor)", "link.receive(like=tensor.float())"),
+    ("link.send(tensor)", "link.send(tensor.float())"),
+    says=["in its own dtype"],
+)
+
 
 # Task 5 · Buckets
 
@@ -342,6 +364,8 @@ right(
         return [places, *buckets(sizes, capacity)]
     """,
 )
+wrong("only 0 is below 1", ("capacity < 1", "capacity == 0"), says=["ValueError", "if it is below 1"])
+
 
 # Task 6 · A data-parallel model
 
@@ -490,6 +514,20 @@ right(
         return log
     """,
 )
+wrong(
+    "fresh gradients only",
+    ("torch.cat([p.grad.flatten() for p in bucket])", "torch.cat([fresh[id(p)].flatten() for p in bucket])"),
+    ("arrived = []", "arrived, fresh = [], {}"),
+    (
+        "p.register_post_accumulate_grad_hook(hook)",
+        """
+        p.register_hook(lambda g, p=p: fresh.update({id(p): g}))
+        p.register_post_accumulate_grad_hook(hook)
+        """,
+    ),
+    says=["average what p.grad holds"],
+)
+
 
 # Task 7 · The same run on any number of ranks
 
@@ -681,4 +719,13 @@ right(
                 found.append(name)
         return found
     """,
+)
+wrong(
+    "all NaN are one",
+    ("tensor.reshape(-1).view(torch.uint8)", "tensor"),
+    (
+        "torch.equal(first, other)",
+        "bool(((first == other) & (first.signbit() == other.signbit()) | first.isnan() & other.isnan()).all())",
+    ),
+    says=["ask nobody about NaN"],
 )

@@ -960,6 +960,13 @@ wrong(
     says=["expected: ValueError that names 'ham'"],
 )
 
+wrong(
+    "names every program",
+    ('f"{name}: {seconds} seconds"', 'f"a broken clock: {work}"'),
+    of=another_way,
+    says=["names 'ham', and no other program"],
+)
+
 # Task 7 · The write-up
 
 wrong, right = LAB.task("writeup")
@@ -982,13 +989,20 @@ right(
         gap, who = max((seconds[name] / max(flops / peak, nbytes[name] / bandwidth), name) for name in seconds)
         verdict = bound(flops, nbytes[by_bytes[-1]], peak, bandwidth)
         return (
-            f"1. Nothing beats {by_time[0]!r}: {by_time[-1]!r} is "
-            f"{seconds[by_time[-1]] / seconds[by_time[0]]:.3e} times slower.",
+            f"1. {by_time[-1]!r} is {seconds[by_time[-1]] / seconds[by_time[0]]:.3e} times slower than "
+            f"{by_time[0]!r}, which nothing beats.",
             f"2. {verdict['limit'].capitalize()} limits {by_bytes[-1]}, at "
             f"{verdict['intensity']:,.6f} FLOPs/byte (ridge {verdict['ridge']:.2f}).",
             f"3. {who}: {gap:,.2f}× what its roof allows, and not a millisecond less.",
         )
     """,
+)
+
+right(
+    "signs before the numbers",
+    ("{seconds[slowest] / seconds[fastest]:,.4g} times", "≈{seconds[slowest] / seconds[fastest]:,.4g} times"),
+    ("{verdicts[lowest]['intensity']:.4g} FLOPs a byte", "I={verdicts[lowest]['intensity']:.4g} FLOPs a byte"),
+    ("{gaps[farthest]:,.4g} times", "~{gaps[farthest]:,.4g} times"),
 )
 
 another_way = """
@@ -1096,4 +1110,39 @@ wrong(
     ),
     of=another_way,
     says=["their quotient, above 1"],
+)
+wrong(
+    "the wrong way round",
+    (
+        'f"{slow} takes {seconds[slow] / seconds[fast]:.3g} times as long as {fast}."',
+        'f"{fast} takes {seconds[slow] / seconds[fast]:.3g} times as long as {slow}."',
+    ),
+    of=another_way,
+    says=["ham first, then eggs"],
+)
+wrong(
+    "many numbers",
+    (
+        'f"{slow} takes {seconds[slow] / seconds[fast]:.3g} times as long as {fast}."',
+        """
+        f"{slow} takes longer than {fast}: "
+        + ", ".join(f"{a / b:.3g}" for a in seconds.values() for b in seconds.values())
+        + "."
+        """,
+    ),
+    of=another_way,
+    says=["at most three numbers"],
+)
+wrong(
+    "every gap",
+    (
+        'f"{far} takes {seconds[far] / least[far]:.3g} times its least time."',
+        """
+        f"{far} takes one of these times its least time: "
+        + ", ".join(f"{a / b:.3g}" for a in seconds.values() for b in least.values())
+        + "."
+        """,
+    ),
+    of=another_way,
+    says=["at most three numbers"],
 )

@@ -146,6 +146,36 @@ right(
     """,
 )
 
+wrong(
+    "F.instance_norm",
+    """
+    class LayerNorm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+            self.bias = nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            rows = x.reshape(1, -1, x.shape[-1])
+            return F.instance_norm(rows).view(x.shape) * self.weight + self.bias
+    """,
+    says=["['instance_norm']", "torch's ready norms"],
+)
+wrong(
+    "F.rms_norm",
+    """
+    class LayerNorm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+            self.bias = nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            return F.rms_norm(x - x.mean(-1, keepdim=True), self.weight.shape, self.weight, 1e-5) + self.bias
+    """,
+    says=["['rms_norm']", "torch's ready norms"],
+)
+
 # Task 3 · Causal attention
 
 wrong, right = LAB.task("attention")

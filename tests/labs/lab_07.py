@@ -811,6 +811,72 @@ right(
     """,
 )
 
+peak_as_in_the_text = """
+def peak_of_cut(segments):
+    if not segments or min(segments) < 1:
+        raise ValueError(f"segments {segments}")
+    return max(j + 1 + length + (j < len(segments) - 1) for j, length in enumerate(segments))
+"""
+
+wrong(
+    "tries every cut",
+    peak_as_in_the_text
+    + """
+
+def best_cut(layers):
+    def cuts(n):
+        yield [n]
+        for first in range(1, n):
+            for rest in cuts(n - first):
+                yield [first, *rest]
+
+    return min(cuts(layers), key=peak_of_cut)
+""",
+    says=["got:      False", "a table of the best cuts of fewer layers"],
+)
+wrong(
+    "tries every place of the bounds",
+    peak_as_in_the_text
+    + """
+
+def best_cut(layers):
+    def cut(bounds):
+        return list(np.diff([0, *bounds, layers]).tolist())
+
+    bounds = (places for s in range(layers) for places in itertools.combinations(range(1, layers), s))
+    return min(map(cut, bounds), key=peak_of_cut)
+""",
+    says=["got:      False", "a table of the best cuts of fewer layers"],
+)
+wrong(
+    "asks for the same rest again and again",
+    peak_as_in_the_text
+    + """
+
+def best_cut(layers):
+    tries = [[first, *best_cut(layers - first)] for first in range(1, layers)]
+    return min([[layers], *tries], key=peak_of_cut)
+""",
+    says=["got:      False", "a table of the best cuts of fewer layers"],
+)
+right(
+    "remembers the rests",
+    peak_as_in_the_text
+    + """
+
+def best_cut(layers):
+    best = [[]]
+    for n in range(1, layers + 1):
+        tries = [(n + 1, n)] + [(max(k + 2, 1 + best[n - k][0]), k) for k in range(1, n)]
+        best.append(min(tries))
+    cut = []
+    while layers:
+        cut.append(best[layers][1])
+        layers -= cut[-1]
+    return cut
+""",
+)
+
 # Task 8 · The largest batch
 
 wrong, right = LAB.task("fits")

@@ -280,6 +280,24 @@ right(
     """,
 )
 
+wrong(
+    "torch's own inside",
+    """
+    class Autocast(TorchFunctionMode):
+        def __init__(self, low):
+            super().__init__()
+            self.low = low
+
+        def convert(self, tensor, dtype):
+            return tensor.to(dtype)
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            with torch.autocast("cpu", self.low, cache_enabled=False):
+                return function(*args, **(kwargs or {}))
+    """,
+    says=["torch.autocast is what you build here"],
+)
+
 # Task 4 · A cache that does not lie
 
 wrong, right = LAB.task("cache")

@@ -547,6 +547,12 @@ wrong(
     says=["and of its output", "before square()"],
 )
 
+wrong(
+    "the model is nobody",
+    ("not list(module.children())", "name and not list(module.children())"),
+    of=another_way,
+    says=["a model without modules inside is a leaf itself"],
+)
 
 # Task 3 · Where a NaN is born
 
@@ -763,6 +769,24 @@ wrong(
     ("before[number]", "outputs[number][2]"),
     of=another_way,
     says=["that of the module between the two gradients"],
+)
+wrong(
+    "loses older gradients",
+    (
+        """
+        gradients = dict(zip(map(id, asking), torch.autograd.grad(loss, asking, allow_unused=True)))
+        """,
+        """
+        for t in asking:
+            t.retain_grad()
+            t.grad = None
+        loss.backward()
+        gradients = {id(t): t.grad for t in asking}
+        model.zero_grad()
+        """,
+    ),
+    of=another_way,
+    says=["a gradient that was there before is to stay"],
 )
 
 # Task 4 · The diagnosis
@@ -1200,6 +1224,15 @@ wrong(
     says=["the sum of all phases of that name"],
 )
 wrong("unsorted", ("sorted", "list"), of=another_way, says=["covered time, once"])
+wrong(
+    "floats",
+    (
+        'parts["operators"] = covered',
+        'parts["operators"] = covered\nparts = {name: float(t) for name, t in parts.items()}',
+    ),
+    of=another_way,
+    says=["all of them ints"],
+)
 
 # Task 7 · The drill: whose time is it?
 

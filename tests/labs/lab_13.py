@@ -326,6 +326,16 @@ right(
             return self.outer(torch.einsum("bt,btd->bd", weights, h * factor))
     """,
 )
+wrong(
+    "bad as a float",
+    ("self.bad += x.isnan().any()", "self.bad = self.bad + x.isnan().any().float()"),
+    says=["a count is a whole number"],
+)
+wrong(
+    "infinities too",
+    ("torch.where(x.isnan(), 0.0, x)", "torch.nan_to_num(x)"),
+    says=["an infinity is no NaN"],
+)
 
 # Task 4 · From eleven graphs to three
 
@@ -796,6 +806,28 @@ wrong(
         '"Bad example: The sizes are special"',
     ),
     says=["a short ValueError that names B, a word by itself"],
+)
+
+wrong(
+    "an argument without ranges is left out",
+    (" for free in ranges)\nmodes", " for free in ranges if free)\nmodes"),
+    says=["{} for an argument without a free axis"],
+)
+wrong(
+    "the others are free too",
+    (
+        "tuple({axis: dims[name] for axis, (name, _, _) in free.items()} for free in ranges)",
+        """
+        tuple(
+            {
+                axis: dims[free[axis][0]] if axis in free else Dim(f"free{place}_{axis}", min=2, max=512)
+                for axis in range(tensor.ndim)
+            }
+            for place, (tensor, free) in enumerate(zip(example, ranges, strict=True))
+        )
+        """,
+    ),
+    says=["all other axes are frozen"],
 )
 
 

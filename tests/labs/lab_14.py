@@ -244,6 +244,20 @@ right(
     """,
 )
 
+wrong(
+    "returns the vector",
+    """
+    def all_reduce(link, vector: Tensor) -> Tensor:
+        reduce_scatter(link, vector)
+        chunks = vector.tensor_split(link.world)
+        for step in range(link.world - 1):
+            link.send(chunks[(link.rank + 1 - step) % link.world])
+            chunks[(link.rank - step) % link.world].copy_(link.receive(like=chunks[(link.rank - step) % link.world]))
+        return vector
+    """,
+    says=["returns nothing"],
+)
+
 # Task 4 · From rank 0 to all
 
 wrong, right = LAB.task("broadcast")
@@ -647,6 +661,27 @@ right(
             optimizer.step()
         return losses
     """,
+)
+wrong("a rate of its own", ("lr * p.grad", "0.1 * p.grad"), says=["by lr times the gradient"])
+wrong(
+    "a capacity of its own",
+    ("data_parallel(link, model, capacity)", "data_parallel(link, model, 30)"),
+    says=["hand `capacity` on"],
+)
+wrong(
+    "stumbles over the frozen",
+    (
+        """
+        if p.grad is not None:
+            p -= lr * p.grad
+            p.grad = None
+        """,
+        """
+        p -= lr * p.grad
+        p.grad = None
+        """,
+    ),
+    says=["a frozen Parameter has no gradient"],
 )
 
 # Task 8 · Are we still the same?

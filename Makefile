@@ -1,5 +1,5 @@
 # `make run` and `make test` do all the set-up themselves. FULL=1 runs the long form of every lecture; LIMIT=540 ends
-# `make receipt` after so many seconds, and the next call goes on.
+# `make receipt` after so many seconds, and the next call goes on; TOGETHER=16 has it run so many notebooks at a time.
 PYTHON ?= python3
 LAB ?=
 BIN := .venv/bin
@@ -8,10 +8,13 @@ LOOK := $(CURDIR)/utils/course/jupyter/custom
 # Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
 TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
 
-.PHONY: run site publish test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
+.PHONY: run help site publish test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
+
+help:                    ## these lines
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 site: $(READY)           ## the course as pages, build/site/index.html; runs it first where it has changed
 	$(BIN)/python -m utils.course site
@@ -72,7 +75,7 @@ tidy: $(READY)           ## stable cell ids, no outputs, one format
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 $(READY): requirements.txt pyproject.toml
-	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed, this is ' + sys.version.split()[0] + ': call make PYTHON=python3.12, say')"
+	$(PYTHON) -c "import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else 'Python 3.11 to 3.13 is needed, this is ' + sys.version.split()[0] + ': call make PYTHON=python3.12, say')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
 	touch $@

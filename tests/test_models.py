@@ -1,7 +1,6 @@
 """The networks: counted to the unit on meta, their two attentions one function, their parts as the papers say."""
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,10 +283,9 @@ REAL = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 @pytest.mark.parametrize("device", REAL)
 def test_a_model_too_big_for_the_device_is_refused_at_once(device):
-    began = time.perf_counter()
     with LiveBytes() as memory, pytest.raises(ValueError, match=r'1000xGPT-3 has .* GB of .*\. Build it on "meta"'):
         build(replace(MODELS["GPT-3 175B"], name="1000xGPT-3", layers=96_000), device)
-    assert time.perf_counter() - began < 1 and memory.trace == []
+    assert memory.trace == []
 
 
 def test_the_limit_is_the_parameters_in_the_dtype_they_will_have(monkeypatch):

@@ -292,6 +292,13 @@ def _(right, model, config):
     return right(model, replace(config, optimizer="adamw"))
 
 
+@planted(None, "a bias that becomes NaN", check.updates_follow_their_rule, "loop.train.train")
+def _(right, model, *args, **options):
+    result = right(model, *args, **options)
+    model[-1].bias.data.fill_(math.nan)
+    return result
+
+
 @planted(None, "a beta that does not arrive", check.updates_follow_their_rule, "loop.state.make_optimizer")
 def _(right, model, config):
     return right(model, replace(config, beta2=0.999))

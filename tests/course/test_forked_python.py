@@ -66,5 +66,7 @@ def test_signals_reach_a_forked_program_and_it_ends_with_its_caller(tmp_path, fo
         program = Path("/proc", gone.stdout.readline().strip())
         assert program.exists() or not Path("/proc").exists()
         gone.kill()
-        while program.exists():
+        deadline = time.monotonic() + 60
+        while program.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert not program.exists()

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 
 import pytest
@@ -303,17 +304,18 @@ assert (w.grad.item(), rows) == (2.0, [0, 1, 2, 3])
 
 @pytest.mark.slow
 def test_what_a_mutant_leaves_running_is_ended_with_it(tmp_path):
+    seconds = f"600.{os.getpid()}"  # a sleep that no other process has
     proof = f"""
 import subprocess
 sleepers = 1
 if sleepers > 1:
-    subprocess.Popen(["sleep", "600"]), open({str(tmp_path / "began")!r}, "w").close()
+    subprocess.Popen(["sleep", "{seconds}"]), open({str(tmp_path / "began")!r}, "w").close()
 assert sleepers
 """
     assert only(outcomes(tmp_path, claim(1, proof)), "sleepers = ⟦1 → 2⟧") == SURVIVED
     assert (tmp_path / "began").exists()
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert "sleep 600" not in listed
+    assert f"sleep {seconds}" not in listed
 
 
 def test_a_lecture_that_fails_as_it_stands_is_refused(tmp_path, capsys):

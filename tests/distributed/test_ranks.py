@@ -109,12 +109,19 @@ def together(request):
     return request.getfixturevalue({2: "two", 4: "four"}[request.param])
 
 
+def apart(one: float | None, other: float | None) -> float:
+    """Their difference; infinite where only one of them is a finite number: max() would pass over a NaN."""
+    if None in (one, other) or not math.isfinite(one - other):
+        return 0.0 if str(one) == str(other) else math.inf
+    return abs(one - other)
+
+
 def furthest(history: list[dict], reference: list[dict]) -> float:
     """The largest difference between two histories of the same steps."""
     assert [record.keys() for record in history] == [record.keys() for record in reference]
     pairs = [(theirs[key], ours[key]) for theirs, ours in zip(history, reference, strict=True) for key in ours]
     assert all(theirs == ours for theirs, ours in pairs if isinstance(ours, list))  # steps by name
-    return max(abs((theirs or 0) - (ours or 0)) for theirs, ours in pairs if not isinstance(ours, list))
+    return max(apart(theirs, ours) for theirs, ours in pairs if not isinstance(ours, list))
 
 
 @pytest.mark.slow
@@ -297,7 +304,7 @@ def test_when_a_rank_ends_the_others_name_it_and_end(tmp_path, forked_python, ha
         code, output = ended[rank]
         assert code == 1 and told in output.splitlines()[-1], output
         assert f"This is rank {rank}" in output and "start all ranks again" in output
-        assert json.loads((tmp_path / f"over-{rank}.json").read_text()) - happened < rendezvous.LOST_SECONDS + 15
+        assert json.loads((tmp_path / f"over-{rank}.json").read_text()) - happened < rendezvous.LOST_SECONDS + 60
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +313,12 @@ def decided(tmp_path_factory, forked_python):
     ended = launch(forked_python, 2, folder, "alike")
     assert [code for code, _ in ended] == [0, 0], ended
     return results(folder, "alike")
+
+
+@pytest.mark.slow
+def test_mfu_is_of_the_peak_of_all_ranks(decided):
+    forward, inputs = 2 * (5 * 16 + 16 * 3), 2 * 16 * 3  # FLOPs of a target; the data need no gradient
+    assert [outcome["flops"] for outcome in decided] == pytest.approx([(2 * forward + inputs) / 2] * 2)
 
 
 def one_rank_with_nan(**changes):
@@ -398,7 +411,7 @@ def test_ranks_that_cannot_meet_say_why(tmp_path, forked_python):
         ended = {name: finish(processes) for name, processes in started_wrongly.items()}
     assert all(code == 1 for processes in ended.values() for code, _ in processes), ended
     for name in wrongly:
-        assert max(results(tmp_path / name, "gave up")) < patience + 8, ended[name]
+        assert max(results(tmp_path / name, "gave up")) < patience + 60, ended[name]
     last = {name: [output.splitlines()[-1] for _, output in processes] for name, processes in ended.items()}
     assert "is the port in use by another program? Choose a free MASTER_PORT" in last["port in use"][0]
     assert "rank 1 cannot meet the others" in last["port in use"][1]

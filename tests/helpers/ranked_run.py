@@ -260,6 +260,12 @@ def refusal(function: Callable, *arguments, **options) -> str:
     return "nothing was refused"
 
 
+def flops_of_a_target(result: Result, data: Dataset) -> float:
+    """As MFU counts them, which divides by the peak of all ranks."""
+    measured = result.history[0][MEASURED]
+    return measured["mfu"] * 1e12 / measured["targets_per_second"]
+
+
 def alike(folder: Path) -> dict:
     """What every rank must decide, or refuse, as the others do."""
     bad = partial(torch.mul, other=float("nan"))
@@ -278,6 +284,7 @@ def alike(folder: Path) -> dict:
         "other models": refusal(train, other, data, None, config),
         "other configs": refusal(run, "even", lr=0.1 * (1 + started().rank)),
         "still works": outcome(*run("even", steps=3)),
+        "flops": flops_of_a_target(*run("even", steps=3, peak_flops=1e12)),
     }
 
 

@@ -1,9 +1,10 @@
 """A mean is its sum and its count: added one by one, whenever somebody looks."""
 
 import numpy as np
+import pytest
 import torch
 
-from utils.loop.metrics import Mean
+from utils.loop.metrics import Mean, squared_error_sum
 
 
 def numbers(n: int, dtype: torch.dtype) -> torch.Tensor:
@@ -23,3 +24,10 @@ def test_a_mean_has_the_bits_of_adding_one_by_one_however_often_it_is_read():
         one_by_one = np.cumsum(values.double().numpy())[-1]
         assert one_by_one != values.double().numpy().sum()  # the order of adding shows
         assert unread.sums == read.sums == (one_by_one, sum(range(len(values))))
+
+
+def test_shapes_that_differ_and_a_mean_of_nothing_are_refused():
+    with pytest.raises(ValueError, match=r"outputs \(3, 1\) and targets \(3,\) differ in shape"):
+        squared_error_sum(torch.zeros(3, 1), torch.zeros(3))
+    with pytest.raises(ValueError, match="a mean of nothing"):
+        Mean().value()

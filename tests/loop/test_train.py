@@ -17,6 +17,8 @@ from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum, squared_error_sum
 from utils.loop.optim import lr_factor
 from utils.loop.run_folder import best_weights
+from utils.loop.saved_run import read_run
+from utils.loop.state import State
 from utils.models import GPT, MLP
 
 SPIRAL = spiral()
@@ -318,10 +320,16 @@ def test_the_average_is_its_closed_form():
     assert result.ema.weight.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_validation_sees_the_average():
+def test_validation_sees_the_average_and_the_best_weights_are_its(tmp_path):
     result = trained(val=SPIRAL.val, ema=0.99, steps=20)
     assert result.history[-1]["val_loss"] == evaluate(result.ema, SPIRAL.val).loss
     assert result.history[-1]["val_loss"] != evaluate(result.model, SPIRAL.val).loss
+
+    trained(val=SPIRAL.val, ema=0.99, steps=20, run=tmp_path)
+    rebuilt = net(0.1)
+    for chosen in (result.best_weights, best_weights(tmp_path), read_run(tmp_path).weights()[0]):
+        rebuilt.load_state_dict(chosen)
+        assert evaluate(rebuilt, SPIRAL.val).loss == result.history[-1]["val_loss"]
 
 
 def test_adamw_is_torchs_adamw_and_decays_matrices_only():
@@ -371,6 +379,12 @@ def test_it_learns_the_spiral():
 # ---- early stopping and the best ------------------------------------------------------------------------------------
 
 
+def test_an_improvement_counts_from_min_delta_on():
+    state = State(net(), Config(patience=2, min_delta=0.25, device=DEVICE.type), DEVICE)
+    assert [state.is_best(loss) for loss in (2.0, 1.75, 1.5, 1.375, 1.3)] == [True, False, True, False, False]
+    assert state.best["val_loss"] == 1.5 and state.stopped_early
+
+
 def test_early_stopping_and_the_best_weights(tmp_path):
     """A learning rate that ruins the model: the first validation is the best, and the run ends after three worse ones."""
     options = {"optimizer": "sgd", "momentum": 0.0, "lr": 1e3, "val_every": 1, "patience": 3, "steps": 50, "seed": 4}
@@ -385,6 +399,8 @@ def test_early_stopping_and_the_best_weights(tmp_path):
     rebuilt.load_state_dict(result.best_weights)
     assert evaluate(rebuilt, SPIRAL.val).loss == min(losses) != losses[-1]
 
+    with pytest.raises(FileNotFoundError, match="holds no best checkpoint"):
+        best_weights(tmp_path)
     saved = trained(net(), data, val=SPIRAL.val, run=tmp_path, **options)
     assert saved.best_weights is None
     rebuilt.load_state_dict(best_weights(tmp_path))

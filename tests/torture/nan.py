@@ -442,7 +442,9 @@ def _differences(plan: Plan, found: dict, hand: ByHand):
         yield from _wrong_state(plan, saved, hand, same)
         for ours, theirs in zip(found["history"], hand.records, strict=True):
             for key, value in theirs.items():
-                if str(ours[key]) != str(value) and not math.isclose(ours[key] or 0, value or 0, rel_tol=1e-6):
+                if str(ours[key]) != str(value) and (
+                    None in (ours[key], value) or not math.isclose(ours[key], value, rel_tol=1e-6)
+                ):
                     yield f"step {theirs['step']}: {key} {ours[key]}, expected {value}"
 
 

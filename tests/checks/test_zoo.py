@@ -219,6 +219,22 @@ def _(right, state, x, y):
     return list(zip(x.split(size), y.split(size), strict=True))[: state.parts]
 
 
+@planted(
+    None,
+    "a batch without a target repeats the step before",
+    check.all_ignored_batch_is_harmless,
+    "loop.train.forward_backward",
+)
+def _(right, state, x, y, targets, loss):
+    return right(state, x, y, targets, loss) if count_targets(y) else [torch.zeros(())]
+
+
+@planted(None, "accumulation never begins", check.accumulation_equals_big_batch, "loop.train.forward_backward")
+def _(right, state, x, y, targets, loss):
+    state.parts = 1
+    return right(state, x, y, targets, loss)
+
+
 @planted(None, "targets counted in the wrong tensor", check.gradients_are_fresh, "loop.train.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, count_targets(x), loss)
@@ -503,10 +519,14 @@ def _(right, monitor):
     monitor.window = began
 
 
-@planted(None, "a batch's FLOPs taken for an example's", check.rates_are_of_training_time, "loop.monitor.count_targets")
-def _(right, targets):
-    return torch.tensor(1)
-
+in_source(
+    None,
+    "the FLOPs of two examples taken for one's",
+    check.rates_are_of_training_time,
+    "loop/monitor.py",
+    "return flops / len(x)",
+    "return flops",
+)
 
 in_source(None, "seconds counted twice", check.rates_are_of_training_time, "loop/monitor.py", "self.tick = now", "")
 
@@ -709,9 +729,9 @@ planted(
 @planted(
     None, "the failed attempt leaves its random numbers", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
 )
-def _(right, buffers):
-    before = right(buffers)
-    before.restore = lambda: torch._foreach_copy_(before.buffers, before.kept)
+def _(right, model):
+    before = right(model)
+    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), before.kept)
     return before
 
 

@@ -437,7 +437,7 @@ def test_memory_that_runs_out_on_one_of_several_ranks():
     state.ranks, state.parts = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
         halve_micro_batches(
-            state, Snapshot([]), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
+            state, Snapshot(torch.nn.Module()), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
         )
 
 

@@ -61,6 +61,16 @@ def test_prune_keeps_the_newest_and_other_kinds(tmp_path, keep, left):
     assert steps(tmp_path) == left and steps(tmp_path, "best") == [1]
 
 
+def test_a_best_checkpoint_that_is_newer_is_the_newest(tmp_path):
+    """Else a run that goes on from an older step would keep best weights that it never had."""
+    for step, kind in [(4, "step"), (6, "best"), (3, "best")]:
+        checkpoint.save(tmp_path, step, {"step": step, "kind": kind}, kind)
+    assert checkpoint.load_newest(tmp_path, kind=None)["step"] == 6
+    assert (checkpoint.load_newest(tmp_path)["step"], checkpoint.load_newest(tmp_path, "best")["step"]) == (4, 6)
+    checkpoint.save(tmp_path, 6, {"step": 6, "kind": "step"})
+    assert checkpoint.load_newest(tmp_path, kind=None)["kind"] == "step"
+
+
 def test_sweep_deletes_what_crashed_saves_left_and_nothing_else(tmp_path):
     (tmp_path / ".tmp-step-000000009-1").write_bytes(b"half a file")
     (tmp_path / ".tmp-step-000000009-shards").mkdir()

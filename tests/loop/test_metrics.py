@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from utils.loop.metrics import Mean, squared_error_sum
+from utils.loop.metrics import Mean, count_targets, squared_error_sum
 
 
 def numbers(n: int, dtype: torch.dtype) -> torch.Tensor:
@@ -31,3 +31,8 @@ def test_shapes_that_differ_and_a_mean_of_nothing_are_refused():
         squared_error_sum(torch.zeros(3, 1), torch.zeros(3))
     with pytest.raises(ValueError, match="a mean of nothing"):
         Mean().value()
+
+
+def test_ignore_counts_nowhere_among_classes_and_every_byte_counts():
+    assert count_targets(torch.tensor([[3, -100, 0, -100]])) == 2
+    assert count_targets(torch.tensor([[3, 156, 0, 255]], dtype=torch.uint8)) == 4  # -100 in eight bits is 156

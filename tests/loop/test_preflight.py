@@ -213,7 +213,7 @@ def test_data_that_cannot_be_read_is_refused(tmp_path, data, message):
 
 def test_a_dataset_may_hold_its_labels_as_it_likes():
     data = Unchecked(X, Y)
-    for labels in (Y.tolist(), Y.numpy(), None, [["a"]]):
+    for labels in (Y.tolist(), Y.numpy(), None, [["a"]], Y + 1):
         data.y = labels
         assert train(net(), data, None, Config(steps=1)).steps == 1
 
@@ -571,6 +571,10 @@ def test_checkpoints_that_are_gone_are_said_to_be_and_the_old_log_is_kept(finish
     train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=finished)
     assert "no usable checkpoint, starts at step 0" in capsys.readouterr().out
     assert (finished / "log.jsonl.old").read_text() == old
+    again = (finished / "log.jsonl").read_text()
+    shutil.rmtree(finished / "checkpoints")
+    train(net(), TensorData(X, Y), TensorData(X, Y), Config(steps=4, save_every=2), run=finished)
+    assert (finished / "log.jsonl.old").read_text() == old and (finished / "log.jsonl.old2").read_text() == again
 
 
 def test_foreign_lines_in_the_log_are_left_out(finished):

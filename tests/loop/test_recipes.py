@@ -56,14 +56,14 @@ class Writer:
 
 
 def tensorboard_is_complete(names):
-    log = [json.loads(line) for line in Path("runs/first/log.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in Path("runs/board/log.jsonl").read_text().splitlines()]
     for name in ("loss", "val_loss"):
         written = [(step, value) for key, value, step in Writer.scalars if key == name]
         assert written == [(record["step"], record[name]) for record in log if name in record] and written
 
 
 def first_layer_is_frozen(names):
-    before, after = best_weights("runs/first"), best_weights("runs/tuned")
+    before, after = best_weights("runs/base"), best_weights("runs/tuned")
     assert torch.equal(before["0.weight"], after["0.weight"]) and not torch.equal(before["2.weight"], after["2.weight"])
 
 

@@ -1,5 +1,6 @@
 """The loop's promises: honest numbers, watching changes nothing, the same config the same run."""
 
+import copy
 import math
 import random
 from functools import partial
@@ -306,6 +307,47 @@ def test_the_schedule_does_not_rise_again_after_its_end():
     config = Config(steps=100, warmup=10, schedule="cosine", final_lr=0.1)
     factors = [lr_factor(config, step) for step in range(10, 200)]
     assert factors == sorted(factors, reverse=True) and factors[-1] == pytest.approx(0.1)
+
+
+class Centred(nn.Module):
+    """It keeps a mean of its outputs, in eval mode, too, in a buffer that it replaces rather than changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+        self.register_buffer("centre", torch.zeros(3))
+
+    def forward(self, x):
+        outputs = self.layer(x)
+        self.centre = 0.9 * self.centre + 0.1 * outputs.detach().mean(0)
+        return outputs - self.centre
+
+
+def test_a_buffer_that_the_model_replaces_is_undone_as_well():
+    x = SPIRAL.train.x.clone()
+    x[3] = math.nan
+    data, ends = TensorData(x, SPIRAL.train.y), []
+    for watched in ({}, {"peak_flops": 1e12, "log_every": 1}, {"val_every": 1}):
+        torch.manual_seed(0)
+        settings = {"nonfinite": "skip", "steps": 60, "log_every": 60, "val_every": 0, **watched}
+        result = trained(Centred(), data, val=SPIRAL.val, **settings)
+        assert [record for record in result.history if "loss" in record][-1]["skipped"] >= 1
+        ends.append(weights(result.model))
+    assert ends[0].isfinite().all() and torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
+
+
+def test_flops_are_counted_under_autocast_and_for_every_example():
+    """The first two of the texts, on which they are counted, have one target each, the others 14."""
+    ids = torch.randint(7, (40, 16), generator=torch.Generator().manual_seed(0))
+    targets = ids.clone()
+    targets[:, 14:] = targets[:2, 1:] = IGNORE
+    model, masked = GPT(7, 16, width=8, heads=2).bfloat16(), TensorData(ids, targets)
+    settings = {"steps": 5, "batch_size": 8, "log_every": 5, "peak_flops": 1e12, "precision": "bf16"}
+    measured = [
+        trained(copy.deepcopy(model), data, **settings).history[0][MEASURED] for data in (TensorData(ids, ids), masked)
+    ]
+    each = [record["mfu"] * 1e12 / record["targets_per_second"] for record in measured]
+    assert each[1] / each[0] == pytest.approx(40 * 16 / (38 * 14 + 2))
 
 
 def test_the_average_is_its_closed_form():

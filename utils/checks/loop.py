@@ -68,7 +68,7 @@ def gradients_are_fresh(train: Train) -> None:
 
 
 def steps_have_gradients(train: Train) -> None:
-    """At every step each parameter has a gradient, not all zero, and the step moves it.
+    """At every step each parameter has a gradient, not all zero, and the run moves it.
 
     Catches zero_grad between backward and step: the model never trains. Moving weights prove little: with AdamW, and
     gradients of zero instead of None, weight decay alone moves them. Hence plain SGD without decay.
@@ -90,6 +90,7 @@ def accumulation_equals_big_batch(train: Train) -> None:
     """
     problem = ToyProblem(dtype=torch.float64)
     for step in record_run(train, problem, plain_config(batch_size=10, accumulation=4)).steps:
+        assert len(step.sizes) > 1, f"accumulation=4, and {len(step.x)} examples go forward in one piece"
         error = _relative_error(step.gradients, problem.gradient(step.weights, step.x))
         assert error < 1e-12, f"{len(step.x)} examples in micro-batches of {step.sizes}: relative error {error:.3g}"
 
@@ -157,7 +158,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
 
 
 def all_ignored_batch_is_harmless(train: Train) -> None:
-    """A batch whose targets are all ignored changes no weight and leaves every reported number finite.
+    """A batch whose targets are all ignored gives no gradient and leaves every reported number finite.
 
     Catches a mean over the targets that count, 0/0 = NaN. Its gradient is 0, so the weights alone look fine: the detector
     reads the history as well. Batches of 1, so that each ignored example is a whole batch.
@@ -165,11 +166,14 @@ def all_ignored_batch_is_harmless(train: Train) -> None:
     problem = ToyProblem()
     problem.data.y[5:9] = IGNORE
     try:
-        result = problem.run(train, plain_config(steps=EXAMPLES, batch_size=1, log_every=1))
+        recording = record_run(train, problem, plain_config(steps=EXAMPLES, batch_size=1, log_every=1))
     except FloatingPointError as error:
         raise AssertionError(f"the loop treats a batch without targets as not finite: {error}") from error
     _assert_finite(problem.model)
-    losses = [record["loss"] for record in result.history]
+    empty = [step for step in recording.steps if problem.targets(step.x).eq(IGNORE).all()]
+    moved = [norm for norm in (norm_of(step.gradients) for step in empty) if norm]
+    assert not moved, f"{len(moved)} of {len(empty)} steps without a target have a gradient, of norm {moved[0]:.3g}"
+    losses = [record["loss"] for record in recording.result.history]
     assert all(loss is None or math.isfinite(loss) for loss in losses), f"logged losses: {losses}"
 
 
@@ -655,7 +659,7 @@ def watching_changes_nothing(train: Train) -> None:
     """
     states = []
     for watched in (False, True):
-        problem = ToyProblem(dropout=0.5, norm=True, draws=True)
+        problem = ToyProblem(dropout=0.5, norm=True, draws=True, noise=True)
         problem.data.x[3, 0] = math.nan
         with tempfile.TemporaryDirectory() as folder:
             every = {"log_every": 1, "val_every": 1, "save_every": 1, "peak_flops": 1e12}

@@ -64,6 +64,8 @@ def examples_do_not_mix(model: nn.Module, x: Tensor) -> None:
     Catches softmax over the batch axis, a view or reshape that mixes rows, statistics over the batch. Eval mode, because in
     train mode BatchNorm mixes examples by design. The outputs for x[0] are compared, not the loss, which moves anyway.
     """
+    if len(x) < 2:
+        raise ValueError(f"x has {len(x)} example: pass two or more, else there is none to mix with")
     model = copy.deepcopy(model).eval()
     other = torch.cat([x[:1], _changed(x)[1:]])
     with torch.no_grad():
@@ -189,13 +191,13 @@ def decay_is_decoupled(make_optimizer: Callable[[list[nn.Parameter]], torch.opti
     weight shrinks by the same amount, lr. Weights of two sizes, 1 and 5, show the difference; one size could not. Blind for
     SGD, where the two are the same.
     """
-    w = nn.Parameter(torch.tensor([1.0, 5.0]))
-    w.grad = torch.zeros(2)
+    w = nn.Parameter(torch.tensor([1.0, 5.0], dtype=torch.float64))  # float32 would round a share of 1e-6 away
+    w.grad = torch.zeros_like(w)
     make_optimizer([w]).step()
     shares = [1 - w[0].item(), 1 - w[1].item() / 5]
-    assert shares[0] > 1e-6, f"nothing decays: {shares}"
+    assert shares[0] > 1e-12, f"nothing decays: {shares}"
     assert math.isclose(*shares, rel_tol=1e-2), (
-        f"weights 1 and 5 shrink by the shares {shares[0]:.5f} and {shares[1]:.5f}"
+        f"weights 1 and 5 shrink by the shares {shares[0]:.4g} and {shares[1]:.4g}"
     )
 
 
@@ -266,7 +268,9 @@ def draws_are_fresh(loader: Iterable[Tensor], epochs: int = 2) -> None:
     copies it, each epoch repeats it) and a worker_init_fn with a constant seed (each epoch repeats). To see these it needs
     two epochs and two workers or more. A test for "the same on every run" would pass: the buggy loader repeats itself.
     """
-    drawn = [value for _ in range(epochs) for batch in loader for value in torch.as_tensor(batch).flatten().tolist()]
+    each = [[value for batch in loader for value in torch.as_tensor(batch).flatten().tolist()] for _ in range(epochs)]
+    assert all(each), f"draws by epoch: {[len(values) for values in each]}: pass a loader that can be read again"
+    drawn = [value for values in each for value in values]
     assert len(set(drawn)) == len(drawn), f"{len(drawn)} draws in {epochs} epochs, only {len(set(drawn))} different"
 
 
@@ -374,6 +378,10 @@ def _changed(x: Tensor) -> Tensor:
     if x.is_floating_point():
         return x + 1 + x.abs()
     values, positions = x.unique(return_inverse=True)
+    if len(values) < 2:
+        raise ValueError(
+            f"every entry is {values.tolist()}: pass inputs with at least two values, else nothing changes"
+        )
     return values[(positions + 1) % len(values)]
 
 

@@ -96,10 +96,10 @@ def _write(state: dict, path: Path) -> str:
     return hashing.sha256.hexdigest()
 
 
-def find(folder: Path, kind: str = "step") -> list[Path]:
-    """All committed checkpoints of this kind, oldest first, without looking inside them."""
+def find(folder: Path, kind: str | None = "step") -> list[Path]:
+    """All committed checkpoints of this kind, or of any (None), oldest first, without looking inside them."""
     names = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("*-*"))
-    found = [(int(match["step"]), path) for path, match in names if match and match["kind"] == kind]
+    found = [(int(match["step"]), path) for path, match in names if match and kind in (None, match["kind"])]
     return [path for _, path in sorted(found)]
 
 
@@ -126,19 +126,19 @@ def load(path: Path) -> dict:
             raise ValueError(f"{path.name} is not a checkpoint of plain data: {error}") from error
 
 
-def load_newest(folder: Path, kind: str = "step", say=print) -> dict | None:
+def load_newest(folder: Path, kind: str | None = "step", say=print) -> dict | None:
     """The newest intact checkpoint, or None if there is none; names each broken one with `say` and skips it."""
     newest = _newest(folder, kind, say)
     return newest and newest[1]
 
 
-def newest_whole(folder: Path, kind: str = "step", say=print) -> Path | None:
+def newest_whole(folder: Path, kind: str | None = "step", say=print) -> Path | None:
     """The path of the checkpoint that load_newest returns."""
     newest = _newest(folder, kind, say)
     return newest and newest[0]
 
 
-def _newest(folder: Path, kind: str, say) -> tuple[Path, dict] | None:
+def _newest(folder: Path, kind: str | None, say) -> tuple[Path, dict] | None:
     for path in reversed(find(folder, kind)):
         try:
             return path, load(path)

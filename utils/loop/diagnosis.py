@@ -81,7 +81,7 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
         "gradients": state.parameters,  # gradients have the size of their parameters
         "optimizer": (value for value in moments if isinstance(value, Tensor)),
         "average": [*state.ema.model.parameters(), *state.ema.model.buffers()] if state.ema else [],
-        "buffers": state.buffers,
+        "buffers": state.model.buffers(),
         "batch": (x, y),
     }
     held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
@@ -215,7 +215,7 @@ def first_not_finite(
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     ]
-    before = Snapshot(list(model.buffers()))
+    before = Snapshot(model)
     model.zero_grad()
     try:
         for x, y in parts:
@@ -247,7 +247,7 @@ def require_finite(state: State) -> None:
             f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
             "what was saved before is finite, and may be large already"
         )
-    bad = [name for name, buffer in state.finite.items() if not all_finite([buffer])]
+    bad = [name for name in state.finite if not all_finite([state.model.get_buffer(name)])]
     if bad := state.ranks.of_first(bad):
         raise FloatingPointError(
             f"the buffer {bad[0]} is not finite after step {state.step}, though every update was: look for inputs or "

@@ -51,7 +51,7 @@ class Guard:
         """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
         if self.bad is None:
             return
-        for buffer, kept in zip(before.buffers, before.kept, strict=True):
+        for buffer, kept in zip(before.model.buffers(), before.kept, strict=True):
             buffer.copy_(torch.where(self.bad, kept, buffer))
 
     def state_dict(self) -> dict:
@@ -77,14 +77,13 @@ def all_finite(tensors: list[Tensor]) -> bool:
 class Snapshot:
     """torch's random streams and the model's buffers before a forward pass, to undo it."""
 
-    def __init__(self, buffers: list[Tensor]):
-        self.buffers = buffers
-        self.kept = [buffer.clone() for buffer in buffers]
+    def __init__(self, model: nn.Module):
+        self.model, self.kept = model, [buffer.clone() for buffer in model.buffers()]
         self.cpu_stream = torch.get_rng_state()
         self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
 
     def restore(self) -> None:
-        for buffer, kept in zip(self.buffers, self.kept, strict=True):
+        for buffer, kept in zip(self.model.buffers(), self.kept, strict=True):
             buffer.copy_(kept)
         torch.set_rng_state(self.cpu_stream)
         set_accelerator_rng_state(self.device_streams)
@@ -109,11 +108,13 @@ def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[
 
 @contextmanager
 def eval_mode(model: nn.Module):
-    """Put all modules in eval mode; afterwards restore the mode of each (one may have been frozen in eval mode)."""
-    modes = [(module, module.training) for module in model.modules()]
+    """Put all modules in eval mode; afterwards restore buffers, and the mode of each (one may have been frozen in it)."""
+    modes, kept = [(module, module.training) for module in model.modules()], [b.clone() for b in model.buffers()]
     model.eval()
     try:
         yield
     finally:
         for module, mode in modes:
             module.training = mode
+        for buffer, before in zip(model.buffers(), kept, strict=True):
+            buffer.copy_(before)

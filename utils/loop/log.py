@@ -52,7 +52,8 @@ class Log:
 
     def _cut(self, step: int) -> None:
         if step == 0:  # no usable checkpoint: keep the old log beside the new one
-            os.replace(self.path, f"{self.path}.old")
+            names = (Path(f"{self.path}.old{number}") for number in ("", *range(2, 1000)))
+            os.replace(self.path, next(name for name in names if not name.exists()))
             return
         with open(self.path, "r+b") as file:
             whole, self._end = _end_of_last(file, step)

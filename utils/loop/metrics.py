@@ -38,8 +38,8 @@ def no_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def count_targets(targets: Tensor) -> Tensor:
-    """The number of entries of `targets` that count: all but IGNORE for classes, all for real numbers. 0-dim."""
-    if targets.is_floating_point():
+    """The number of entries of `targets` that count: all but IGNORE for classes, all for real numbers and bytes. 0-dim."""
+    if targets.is_floating_point() or not targets.dtype.is_signed:  # in uint8, IGNORE would be 156
         return torch.full((), targets.numel(), device=targets.device)  # torch.tensor would wait for a GPU
     return targets.ne(IGNORE).count_nonzero()
 

@@ -20,7 +20,6 @@ from utils.facts import peak_flops
 from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import Snapshot, eval_mode
 from utils.loop.log import MEASURED, Log
-from utils.loop.metrics import count_targets
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
@@ -39,7 +38,7 @@ class Monitor:
     ):
         self.state, self.order, self.log, self.on_log = state, order, log, on_log
         self.peak = self._peak_flops()  # of one device
-        self.flops_per_target = self._count_flops(data, loss) if self.peak else None
+        self.flops_per_example = self._count_flops(data, loss) if self.peak else None
 
     def __enter__(self) -> "Monitor":
         config = self.state.config
@@ -51,6 +50,7 @@ class Monitor:
         )
         self.before = self.state.train_loss.over(self.state.ranks).sums[1]  # targets counted before a resume
         self.first_epoch, self.counted = self.order.epoch(self.state.step), 0
+        self.since = self.state.step  # of the last record, or where this process began
         self.tick = self.window = time.perf_counter()
         return self
 
@@ -63,6 +63,7 @@ class Monitor:
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
         rate, self.before = (targets - self.before) / seconds, 0
+        examples, self.since = sum(map(self.order.size, range(self.since, state.step))), state.step
         record = self.log.add(
             step=state.step,
             epoch=self.order.epoch(state.step - 1),
@@ -75,7 +76,7 @@ class Monitor:
                 MEASURED: {
                     "seconds": self._count_seconds(),
                     "targets_per_second": rate,
-                    "mfu": self.flops_per_target and rate * self.flops_per_target / (self.peak * state.ranks.world),
+                    "mfu": self.peak and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
                     "peak_memory_bytes": peak_memory_bytes(state.device),
                     "gpu_utilisation": gpu_utilisation(state.device),
                 }
@@ -96,18 +97,17 @@ class Monitor:
                 self._show(record)
 
     def _show(self, record: dict) -> None:
-        """Call on_log on rank 0, which may look at the model and cannot change the run.
+        """Call on_log on rank 0, which may look at the model.
 
         In eval mode, without gradients, with random streams of its own; buffers are restored. Raises RuntimeError if it has
-        changed a weight in place.
+        changed a weight in place, other than through .data.
         """
         model = self.state.gathered(self.state.model)  # of all ranks, if they hold it in parts
         if not self.state.ranks.first:
             return
-        before, versions = Snapshot(list(model.buffers())), [p._version for p in model.parameters()]
+        versions = [p._version for p in model.parameters()]
         with eval_mode(model), own_random_streams(), torch.no_grad():
             self.on_log(copy.deepcopy(record), model)
-        before.restore()
         if versions != [p._version for p in model.parameters()]:
             raise RuntimeError(
                 "on_log has changed a weight of the model: it may look only; change a copy.deepcopy(model)"
@@ -132,24 +132,25 @@ class Monitor:
         config, device = self.state.config, self.state.device
         if config.peak_flops or device.type != "cuda":
             return config.peak_flops or None
-        tf32 = config.precision == "fp32" and torch.backends.cuda.matmul.allow_tf32
+        tf32 = config.precision == "fp32" and torch.backends.cuda.matmul.fp32_precision == "tf32"
         try:
             return peak_flops(torch.cuda.get_device_name(device), "tf32" if tf32 else config.precision)
         except LookupError:
             return None  # for an unknown chip no MFU is better than a wrong one
 
     def _count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
-        """FLOPs per target, counted on a step with two examples that leaves no trace in the run."""
+        """FLOPs per example, counted on a step with two examples that leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
-        before = Snapshot(self.state.buffers)
+        before = Snapshot(self.state.model)
         try:
-            flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+            with own_random_streams(), self.state.autocast:
+                flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
         except Exception as error:
             explain(error, "counting the FLOPs")
             raise
         self.state.optimizer.zero_grad()
         before.restore()
-        return flops / max(1, int(count_targets(y)))
+        return flops / len(x)
 
 
 def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
@@ -176,7 +177,3 @@ def gpu_utilisation(device: torch.device) -> float | None:
         return torch.cuda.utilization(device) / 100
     except (ModuleNotFoundError, RuntimeError):  # no pynvml, or a driver that refuses
         return None
-
-
-def cost_dollars(seconds: float, dollars_per_hour: float) -> float:
-    return seconds / 3600 * dollars_per_hour

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Dataset
 
-from utils.data.datasets import IGNORE
+from utils.data.datasets import IGNORE, TensorData
 from utils.data.order import Order, first_examples
 from utils.device import own_random_streams
 from utils.distributed.parallel import warm_up_buckets
@@ -93,7 +93,7 @@ def warm_up_ddp(state: State, data: Dataset) -> None:
     """One backward before the first step, so that DDP's bucket order is the same after a resume. Leaves no trace."""
     if state.ranks.world == 1:
         return
-    before = Snapshot(state.buffers)
+    before = Snapshot(state.model)
     with state.autocast:
         warm_up_buckets(state.forward, first_examples(data, 2)[0].to(state.device))
     state.optimizer.zero_grad()
@@ -131,7 +131,7 @@ def check_smallest_part(state: State, data: Dataset, order: Order) -> None:
     if not normed or order.smallest_part(config.steps, config.accumulation) > 1:
         return
     x = first_examples(data, 1)[0].to(state.device)
-    before = Snapshot(state.buffers)
+    before = Snapshot(state.model)
     try:
         with own_random_streams(), torch.no_grad(), state.autocast:
             tried(
@@ -144,8 +144,8 @@ def check_smallest_part(state: State, data: Dataset, order: Order) -> None:
 
 
 def _targets(data: Dataset, first: Tensor) -> Tensor:
-    """All targets of a dataset that holds them as a tensor; the first of any other."""
-    return data.y if isinstance(getattr(data, "y", None), Tensor) else first
+    """All targets of a TensorData; the first of any other dataset."""
+    return data.y if isinstance(data, TensorData) else first
 
 
 def check_ranks(ranks: Ranks, config: Config, order: Order, val_data: Dataset | None, run: str | Path | None) -> None:

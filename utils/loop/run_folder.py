@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -129,16 +128,15 @@ class RunFolder:
     def load_newest(self) -> dict | None:
         """The newest complete checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
 
-        If there is none of a step, the best, which holds a full state too. Rank 0 says which it is, so that all ranks load
-        the same. Where run.json is lost, its run is the folder's.
+        A best one counts, too: it holds a full state. Rank 0 says which it is, so that all ranks load the same. Where
+        run.json is lost, its run is the folder's.
 
         Raises ValueError if it is of another run or config.
         """
         if self.ranks.world == 1:
-            saved = checkpoint.load_newest(self.checkpoints) or checkpoint.load_newest(self.checkpoints, "best")
+            saved = checkpoint.load_newest(self.checkpoints, kind=None)
         else:
-            whole = partial(checkpoint.newest_whole, self.checkpoints)
-            newest = self.ranks.of_first((whole() or whole("best")) if self.ranks.first else None)
+            newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints, None) if self.ranks.first else None)
             saved = checkpoint.load(newest) if newest else None
         if saved:
             if changed := differences(saved["config"], self.config):
@@ -244,7 +242,7 @@ def best_weights(run: str | Path) -> dict:
 
     Raises FileNotFoundError if the run has saved none.
     """
-    saved = checkpoint.load_newest(Path(run) / "checkpoints", kind="best")
+    saved = checkpoint.load_newest(_folder(run) / "checkpoints", kind="best")
     if saved is None:
         raise FileNotFoundError(
             f"{run} holds no best checkpoint: it needs validation data, and a validation to have run"

@@ -39,8 +39,7 @@ class State:
         if ranks.rank > 0:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank needs its own dropout masks
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.buffers = list(model.buffers())
-        self.finite = {name: b for name, b in model.named_buffers() if all_finite([b])}  # a mask may hold -inf
+        self.finite = [name for name, b in model.named_buffers() if all_finite([b])]  # a mask may hold -inf
         self.optimizer = made_by(optimizer, model, config) if optimizer else make_optimizer(model, config)
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
@@ -62,7 +61,7 @@ class State:
     @property
     def evaluated(self) -> nn.Module:
         """The model to validate: the average, if there is one. Its buffers are rank 0's."""
-        self.ranks.copy_from_first(self.buffers)
+        self.ranks.copy_from_first(list(self.model.buffers()))
         if self.ema:
             self.ema.copy_buffers(self.model)
         return self.ema.model if self.ema else self.model

@@ -46,7 +46,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     x (B, ...), y (B, ...): this rank's examples of the batch.
     """
     y = y.to(state.device, non_blocking=True)
-    before = Snapshot(state.buffers)  # to undo an attempt that runs out of memory, or a blocked step
+    before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
     own_targets = count_targets(y)
     targets = state.ranks.sum(own_targets) if state.ranks.world > 1 else own_targets  # of the whole batch
     losses = retry_in_smaller_parts(
@@ -112,7 +112,7 @@ def train(
     loss: (outputs, targets) → the loss summed over the targets.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
-    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, and cannot change the run.
+    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
 
     Under torchrun n processes train one model: each on its share of every batch, with summed gradients; rank 0 writes.
     With config.parallel="fsdp" each holds shards of a copy, which is copied into `model` at the end.

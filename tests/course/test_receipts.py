@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from test_course import claim, code, trial
 
+from utils.course.__main__ import main
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, Result, Verdict
 from utils.course.notebooks.notebook import Lecture, read
@@ -330,3 +331,8 @@ def test_the_readme_changes_between_its_marks_alone():
     for bad in ("", f"{END}\n{BEGIN}"):
         with pytest.raises(ValueError, match="put them where the receipts are to stand"):
             with_block(bad, "new")
+
+
+def test_a_lecture_that_is_not_there_is_not_all_of_them(capsys):
+    assert main(["receipt", "99"]) == 2
+    assert "no lecture has the number 99" in capsys.readouterr().err

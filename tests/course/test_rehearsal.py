@@ -181,8 +181,11 @@ def test_the_shifts_of_a_day_are_fixed_and_all_have_their_turn():
     assert set().union(*map(drawn, days)) == set(SHIFTS)
 
 
-def test_shifts_are_asked_for_by_number_or_range():
+def test_shifts_are_asked_for_by_number_or_range(capsys):
     assert parser(line := ["seeds", "--shift", "3", "--shift", "18-20"]).parse_args(line).shift == [3, 18, 19, 20]
+    with pytest.raises(SystemExit):
+        parser(line := ["seeds", "--shift", "20-18"]).parse_args(line)
+    assert "'20-18' is an empty range" in capsys.readouterr().err
 
 
 def test_noise_is_what_goes_to_stderr_or_names_this_machine(tmp_path):

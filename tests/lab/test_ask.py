@@ -109,6 +109,13 @@ def test_unwritten_code_comes_through_as_it_is():
     assert not hasattr(caught.value, "__notes__")
 
 
+def test_a_dtype_that_torch_has_no_kernel_for_is_no_unwritten_code():
+    got = ask("torch.arange(3).softmax(0)")
+    assert isinstance(got.raised, RuntimeError) and not isinstance(got.raised, NotImplementedError)
+    with pytest.raises(AssertionError, match="not implemented for 'Long'"):
+        expect_close(got, torch.ones(3), next_step="make it float")
+
+
 def test_what_is_raised_is_an_answer_that_says_what_was_asked():
     got = ask("fail(n)", n=7)
     with pytest.raises(KeyError, match="no 7 here") as caught:

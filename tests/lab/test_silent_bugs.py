@@ -82,6 +82,11 @@ def test_changed_lines_are_those_of_the_statements_and_not_of_their_layout():
 
 def test_names_from_elsewhere_are_told_and_those_of_the_loop_are_not():
     assert borrowed(with_bugs()) == []
+    assert borrowed('def train(x):\n    return torch.sys.modules["utils.lab.silent_bugs"].train(x)') == ["sys"]
+    assert borrowed("def train(x):\n    [exec for exec in ()]\n    return exec(x), x.__class__") == [
+        "__class__",
+        "exec",
+    ]
     assert borrowed("def train(model):\n    import os\n    return eval(right)(model, *silent_bugs.x)") == [
         "eval",
         "import",

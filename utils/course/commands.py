@@ -216,7 +216,9 @@ def _with_solutions(paths: list[Path]) -> list[Path]:
 
 def _shifts(text: str) -> list[int]:
     first, _, last = text.partition("-")
-    return list(range(_count(first), _count(last or first) + 1))
+    if not (found := list(range(_count(first), _count(last or first) + 1))):
+        raise argparse.ArgumentTypeError(f"{text!r} is an empty range: name the smaller number first")
+    return found
 
 
 def _badges(args: argparse.Namespace) -> int:
@@ -274,7 +276,11 @@ def _named(name: str) -> list[Path]:
     """The notebooks that "lectures", "solutions", a lecture's number or a path stand for."""
     if name in ("lectures", "solutions"):
         return [receipt_run.LECTURES if name == "lectures" else receipt_run.SOLUTIONS]
-    return sorted(receipt_run.LECTURES.glob(f"{name}_*.ipynb")) if name.isdecimal() else [Path(name)]
+    if not name.isdecimal():
+        return [Path(name)]
+    if not (found := sorted(receipt_run.LECTURES.glob(f"{int(name):02}_*.ipynb"))):
+        raise ValueError(f"no lecture has the number {name}")
+    return found
 
 
 def _strength(args: argparse.Namespace) -> int:

@@ -110,8 +110,14 @@ class Ask:
         given = plain_values.load(plain_values.dump(inputs, strict=True))
         try:
             return Answer(code, given, returned=self._value(code, given))
-        except NotImplementedError:
-            raise
+        except NotImplementedError as error:
+            if "not implemented for '" not in str(error):
+                raise
+            lacks = RuntimeError(str(error)).with_traceback(
+                error.__traceback__
+            )  # torch's own: a dtype without a kernel
+            vars(lacks).update(vars(error))
+            return Answer(code, given, raised=lacks)
         except Exception as error:
             return Answer(code, given, raised=error)
 
@@ -154,12 +160,13 @@ def expect(answer: Answer, holds: bool, expected: str, next_step: str) -> None:
 
 
 def expect_equal(answer: Answer, want, next_step: str) -> None:
-    """AssertionError unless the answer is `want`: numbers by value, tensors by dtype, shape and bits, NaN equal to NaN.
+    """AssertionError unless the answer is `want`: numbers by value, tensors by dtype, shape and value.
 
-    A list equals a tuple with the same items, and a 0-dim tensor equals its number; True does not equal 1.
+    NaN equals NaN, and 0.0 equals -0.0. A list equals a tuple with the same items, and a 0-dim tensor equals its number;
+    True does not equal 1.
     """
     __tracebackhide__ = True
-    _compare(answer, want, lambda got, want: got == want or (got != got and want != want), _same_bits, next_step)
+    _compare(answer, want, lambda got, want: got == want or (got != got and want != want), _same_values, next_step)
 
 
 def expect_close(answer: Answer, want, next_step: str, *, rtol: float = 1e-5, atol: float = 1e-6) -> None:
@@ -272,7 +279,7 @@ def _tensor_difference(got, want: torch.Tensor, same_tensors, place: str) -> str
         return f"{start}expected a tensor, got {_show(got)}"
     if got.shape != want.shape:
         return f"{start}expected shape {tuple(want.shape)}, got {tuple(got.shape)}"
-    if same_tensors is _same_bits and got.dtype != want.dtype:
+    if same_tensors is _same_values and got.dtype != want.dtype:
         return f"{start}expected {want.dtype}, got {got.dtype}"
     wrong = (~same_tensors(got, want)).nonzero()
     if not len(wrong):
@@ -283,7 +290,7 @@ def _tensor_difference(got, want: torch.Tensor, same_tensors, place: str) -> str
     return f"{start}{len(wrong)} of {want.numel()} values differ; first {where}: {both}"
 
 
-def _same_bits(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+def _same_values(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     if want.dtype.itemsize == 1 and want.is_floating_point():  # fp8 types have no comparison operator on some devices
         got, want = got.float(), want.float()
     return (got == want) | ((got != got) & (want != want))

@@ -247,6 +247,10 @@ def borrowed(source: str) -> list[str]:
     nodes = list(ast.walk(ast.parse(textwrap.dedent(source))))
     bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    ready = set(dir(builtins)) - {"__import__", "compile", "eval", "exec", "getattr", "globals", "open", "vars"}
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} - bound - ready - set(LIBRARIES)
+    shut = {"__import__", "compile", "eval", "exec", "getattr", "globals", "open", "vars"}
+    ready = (set(dir(builtins)) | bound) - shut
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - ready - set(LIBRARIES)
+    ways_out = {"builtins", "importlib", "os", "sys"}  # torch.sys.modules holds every module
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {name for name in attributes if name in ways_out or name.startswith("__")}
     return sorted(used | {"import" for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)})

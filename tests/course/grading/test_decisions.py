@@ -153,6 +153,12 @@ def test_the_lines_that_the_readme_shows_are_right(tmp_path):
     assert [word for word in words if f"| `{word}` |" not in (ROOT / README).read_text()] == []
 
 
+def test_a_file_in_another_encoding_is_refused_by_its_name(lab, tmp_path):
+    (tmp_path / decisions.NAME).write_bytes("lab,student,what,value,reason\n99,Jürgen,double,1,\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"decisions.csv is not UTF-8 .*: save it as CSV UTF-8"):
+        decisions.read(tmp_path, [record_of(lab)], {"99_small"})
+
+
 def test_a_file_of_other_columns_is_refused(lab, tmp_path):
     (tmp_path / decisions.NAME).write_text("lab,student,task,points,reason\n99,eve,double,1,\n")
     with pytest.raises(ValueError, match="the first line must be lab,student,what,value,reason, not lab,student,task"):

@@ -319,6 +319,14 @@ def test_a_second_run_grades_only_what_changed(tmp_path, capsys):
     assert [record["earned"] for record in again] == [20, 20]
     changed = {path.stem for path, time in written.items() if path.stat().st_mtime_ns != time}
     assert changed == {"bob"}
+    os.utime(tmp_path / "in" / "bob" / LAB.name, (0, 86400 * 365.25 * 50))  # the first copy had a wrong date
+    copy = tmp_path / "out" / "feedback" / LAB.stem / f"{again[0]['key']}.ipynb"
+    assert copy.read_text().count('"feedback"') > 0
+    (tmp_path / "out" / LAB.stem / f"{again[0]['key']}.json").unlink()  # to have it graded again
+    dates = [each["handed_in"][:7] for each in grading.grade(tmp_path / "in", [LAB], tmp_path / "out", RULES)]
+    assert "1 graded, 1 unchanged" in capsys.readouterr().err
+    assert dates[0] == again[0]["handed_in"][:7] and dates[1] in ("2020-01", "2019-12")
+    assert copy.read_text().count('"feedback"') > 0
 
 
 HOLDS = """
@@ -464,6 +472,14 @@ def test_changed_checks_do_not_change_grades_until_asked(tmp_path, capsys):
     assert kept["points"] == 20 and "--regrade" in capsys.readouterr().err
     (anew,) = grading.grade(tmp_path / "in", [lab], tmp_path / "out", RULES, regrade=True)
     assert anew["points"] == anew["earned"] == 24
+    text = {"cell_type": "markdown", "metadata": {}, "source": "## Why?\n\n1 point: `why`."}
+    asked = [text | {"id": "question-why"}, text | {"id": "written-why", "metadata": {"points": 3}}]
+    lab.write_text(json.dumps(book | {"cells": [*book["cells"], *asked]}))
+    page = (tmp_path / "out" / "feedback" / lab.stem / f"{anew['key']}.html").read_bytes()
+    assert grading.grade(tmp_path / "in", [lab], tmp_path / "out", RULES) == [anew]
+    assert page == (tmp_path / "out" / "feedback" / lab.stem / f"{anew['key']}.html").read_bytes()
+    (asked,) = grading.grade(tmp_path / "in", [lab], tmp_path / "out", RULES, regrade=True)
+    assert [answer["name"] for answer in asked["written"]] == ["why"]
 
 
 @pytest.mark.slow

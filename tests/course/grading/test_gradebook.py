@@ -14,7 +14,7 @@ from helpers.records import record_of, shown
 
 from utils.course.__main__ import main
 from utils.course.grading import decisions, gradebook, roster, similar
-from utils.course.grading.submission import LARGEST
+from utils.course.grading.submission import AGAIN, LARGEST
 from utils.course.notebooks.lab import read_lab
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
@@ -81,8 +81,10 @@ def test_exports_of_canvas_and_moodle_name_the_student():
     assert roster._who(canvas[0], roster._style(canvas)) == ("lovelaceada", "4711")
     assert roster._who(canvas[1], roster._style(canvas)) == ("lovelacebea", "4712")
     moodle = ["Ada Lovelace_4711_assignsubmission_file_", "Bea_4712_assignsubmission_file_01.ipynb"]
-    assert roster._who(moodle[0], roster._style(moodle)) == ("Ada Lovelace", "4711")
-    assert roster._who(moodle[1], roster._style(moodle)) == ("Bea", "4712")
+    moodle += ["Cyd_4713_assignsubmission_file", "Ju\u0308rgen_4714_assignsubmission_onlinetext"]  # ü in two characters
+    for name, student in zip(moodle, ["Ada Lovelace", "Bea", "Cyd", "Jürgen"], strict=True):
+        assert roster._who(name, roster._style(moodle))[0] == student
+        assert roster._who(name, roster._style([name]))[1] == name.split("_")[1]
     assert roster._who("ada", roster._style(["ada", "bea"])) == ("ada", "")
 
 
@@ -166,9 +168,19 @@ def test_a_class_list_tells_who_is_missing(tmp_path):
     gradebook.write_tables(tmp_path / "out", [shown(read_lab(LAB))], {LAB.stem: absent})
     rows = list(csv.reader((tmp_path / "out" / f"{LAB.stem}.csv").read_text().splitlines()))
     assert rows[-1][0] == "Cyd" and rows[-1][-1] == "nothing was handed in"
-    (tmp_path / "no.csv").write_text("name\nAda\n")
-    with pytest.raises(ValueError, match="a line of headings with `student`"):
-        roster.class_list(tmp_path / "no.csv")
+    for text in ("name\nAda\n", "student;id\nAda;1\n"):
+        (tmp_path / "no.csv").write_text(text)
+        with pytest.raises(ValueError, match="a line of headings with `student`, separated by commas"):
+            roster.class_list(tmp_path / "no.csv")
+
+
+def test_a_student_whose_files_are_named_otherwise_than_in_the_class_list_has_one_line(tmp_path):
+    ada = roster.Listed("Lovelace, Ada", "1")
+    records = [shown(read_lab(LAB)) | {"student": "lovelaceada", "id": "1"}]
+    gradebook.write_tables(tmp_path, records, {"02_another": [ada]})
+    for table in ("gradebook.csv", "canvas.csv"):
+        rows = list(csv.reader((tmp_path / table).read_text().splitlines()))
+        assert [row[0] for row in rows if "ada" in row[0].lower()] == ["lovelaceada"]
 
 
 # What has no points
@@ -207,6 +219,10 @@ def test_zips_are_read_as_folders_are(tmp_path):
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "bob.zip").write_bytes(b"PK no zip")
     (tmp_path / "class" / "ada.ipynb").write_text(LAB.read_text())
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        archive.writestr("Ada Lovelace_4711_assignsubmission_file_/lab 1/my lab.ipynb", LAB.read_text())
+    (late,) = roster.works(tmp_path / "one.zip", [lab])
+    assert (late.student, late.id) == ("Ada Lovelace", "4711")
     ada, bob = roster.works(tmp_path / "class", [lab])
     assert (ada.problem, bob.student) == ("", "bob") and "the zip cannot be read" in bob.problem
 
@@ -298,6 +314,17 @@ def test_the_date_of_a_file_or_of_its_place_in_an_export_is_when_it_was_handed_i
     assert (bea.handed_in, cyd.handed_in) == ("2026-11-20T23:58:02", "")
 
 
+def test_of_two_versions_the_newest_is_graded_and_all_who_handed_in_are_known(tmp_path):
+    for name, year in (("v1", 30), ("v2", 50)):
+        path = tmp_path / "anna (1)" / f"lab_{name}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(LAB.read_text())
+        os.utime(path, (0, 86400 * 365.25 * year))
+    works = list(roster.works(tmp_path, [read_lab(LAB)]))
+    assert [work.file for work in works] == ["anna (1)/lab_v2.ipynb"] and "lab_v1" in works[0].notes[0]
+    assert roster.unrecognised(tmp_path, works) == []
+
+
 def test_nothing_handed_in_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
         roster.works(tmp_path / "none", [read_lab(LAB)])
@@ -333,5 +360,8 @@ def test_copies_are_found_whatever_their_names_and_order():
     assert [(pair.first, pair.second, pair.share, pair.tasks) for pair in pairs] == [("ada", "bob", 1.0, ("swap",))]
     starters = {task.name: task.starter for task in lab.tasks}
     assert similar.alike(lab, {"ada": starters, "bob": starters}) == []
+    swap = next(task for task in lab.tasks if task.name == "swap")
+    for source, touched in ((swap.starter, False), (ONE, True), ("def swapped(:" + AGAIN + ONE, True)):
+        assert similar.untouched(swap, source) != touched
     torn = {"swap": "def swapped(:"}
     assert similar.alike(lab, {"ada": torn, "bob": torn}) == []

@@ -1,6 +1,7 @@
 """The command `grade`. It imports neither torch nor matplotlib: where nothing is new, it ends at once."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from utils.course import ROOT
@@ -66,6 +67,7 @@ def _grade(args: argparse.Namespace) -> int:
         raise ValueError(
             f"stopped: {error}. What was graded is kept; mend that, and the same command goes on from there"
         ) from error
+    sys.stdout.reconfigure(errors="backslashreplace")  # a student's name may be no text
     for path in labs:
         if table := results(args.out, read_lab(path), found):
             print(table)

@@ -5,6 +5,7 @@ What can be decided, and how it is written, stands in README.md beside this modu
 
 import csv
 import difflib
+import io
 import json
 import math
 import re
@@ -45,7 +46,11 @@ def read(out: Path, records: list[dict], labs: set[str] | None = None) -> list[D
         return []
     known = {solution.stem for solution in (ROOT / "solutions").glob("*.ipynb")} if labs is None else labs
     known = known | {record["lab"] for record in records}
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}): save it as CSV UTF-8") from error
+    with io.StringIO(text, newline="") as file:
         rows = csv.DictReader(file)
         if not set(COLUMNS) <= {(name or "").strip() for name in rows.fieldnames or ()}:
             raise ValueError(

@@ -32,6 +32,7 @@ def copy_path(out: Path, record: dict) -> Path:
 
 def write_copy(out: Path, record: dict, cells: list[dict]) -> None:
     """OUT/feedback/<lab>/<student>.ipynb, as yet without feedback; none where there are no cells."""
+    page_path(out, record).unlink(missing_ok=True)  # with a new page comes the feedback into the copy
     if cells:
         _write(copy_path(out, record), _own(cells))
     else:

@@ -28,7 +28,7 @@ CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
 NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
-MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_\w+?_(?P<rest>.*)")
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
 NOTHING = "no notebook was handed in"
 
 
@@ -96,7 +96,9 @@ def class_list(path: Path) -> list[Listed]:
         raise ValueError(f"the class list {path} cannot be read: {error}") from error
     lower = [{(name or "").strip().lower(): value or "" for name, value in row.items() if name} for row in rows]
     if not lower or "student" not in lower[0]:
-        raise ValueError(f"the class list {path} needs a line of headings with `student`, and a line for each student")
+        raise ValueError(
+            f"the class list {path} needs a line of headings with `student`, separated by commas, and a line for each"
+        )
     listed = [Listed(row["student"].strip(), row.get("id", "").strip()) for row in lower]
     return [
         each for each in listed if each.student and each.student.lower() not in ("points possible", "student, test")
@@ -115,7 +117,7 @@ def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
 
 def unrecognised(source: Path, works: Iterable[Work]) -> list[str]:
     """The students who handed in something of which none is one of these works."""
-    known = {work.student.partition(" (")[0] for work in works}
+    known = {work.student.removesuffix(f" ({work.id})") for work in works}
     return sorted({file.student for file in _handed(source)} - known)
 
 
@@ -203,6 +205,7 @@ def _style(names: list[str]) -> re.Pattern | None:
 
 def _who(name: str, style: re.Pattern | None) -> tuple[str, str]:
     """(student, number in the LMS) from the name of a file or folder of an export in this style."""
+    name = unicodedata.normalize("NFC", name)  # macOS writes ü as two characters, whoever decides writes one
     match = style.fullmatch(name) if style else None
     return (match["name"], match["id"]) if match else (name, "")
 
@@ -249,8 +252,11 @@ def _in_export(path: Path) -> Iterator[Handed]:
         members = [member for member in archive.infolist()[:MOST_FILES] if not member.is_dir()]
     parts = [(member, PurePosixPath(member.filename).parts) for member in members]
     parts = [(member, inside) for member, inside in parts if not any(map(_hidden, inside))]
-    if len({inside[0] for _, inside in parts}) == 1 and (
-        any(len(inside) > 2 for _, inside in parts) or parts[0][1][0] in ("submissions", path.stem)
+    tops = {inside[0] for _, inside in parts}
+    if (
+        len(tops) == 1
+        and not _style(list(tops))
+        and (any(len(inside) > 2 for _, inside in parts) or parts[0][1][0] in ("submissions", path.stem))
     ):
         parts = [(member, inside[1:]) for member, inside in parts if len(inside) > 1]  # the zip of a folder
     style = _style(list(dict.fromkeys(inside[0] for _, inside in parts)))
@@ -344,7 +350,10 @@ class Looked:
 
 
 def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
-    """The file for each lab, by the ids of its cells or by its name; for one lab alone, any that is not another's."""
+    """The file for each lab, by the ids of its cells or by its name; for one lab alone, any that is not another's.
+
+    Of several that are equally like it, the newest.
+    """
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
     looked, left = [], LARGEST
@@ -353,7 +362,8 @@ def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work
         left -= looked[-1][1]
     for which, lab in enumerate(labs):
         best = max(
-            range(len(files)), key=lambda index: (not looked[index][0].another, looked[index][0].likeness[which])
+            range(len(files)),
+            key=lambda index: (not looked[index][0].another, looked[index][0].likeness[which], files[index].when),
         )
         about = looked[best][0]
         if about.another:

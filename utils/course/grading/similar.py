@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
-from utils.course.grading.submission import python_of
+from utils.course.grading.submission import AGAIN, python_of
 from utils.course.notebooks.lab import Lab, Task
 
 ALIKE = 0.6  # of the weight that either has
@@ -81,7 +81,8 @@ def statements(source: str) -> dict[str, int]:
 
 def untouched(task: Task, source: str) -> bool:
     """Whether a task that refuses until it is solved has no statement beyond those of its starter."""
-    return task.refuses and not statements(source).keys() - statements(task.starter).keys()
+    own = set().union(*(statements(part) for part in source.split(AGAIN)))  # of each cell: one may be no Python
+    return task.refuses and not own - statements(task.starter).keys()
 
 
 def _kinds(statement: ast.stmt) -> list[str]:

@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return options.run_command(options)
     except KeyboardInterrupt:
-        print(f"interrupted: {resumption(options.run)}", file=sys.stderr)
+        goes_on = f": {resumption(options.run)}" if options.command == "train" else ""
+        print(f"interrupted{goes_on}", file=sys.stderr)
         return 130
     except (ValueError, FloatingPointError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """The machinery that runs the course, seen green and red on small lectures written for the purpose."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -445,6 +446,11 @@ def test_a_lecture_ends_with_its_links(tmp_path):
     path = tmp_path / "notebooks" / "01_second.ipynb"
     assert tidy([path]) == 0 and read(path).cells[-1].source == links["01_second"]
     assert changes_of(path) == []
+    with contextlib.chdir(path.parent):
+        assert changes_of(Path(path.name)) == []
+    third = path.with_name("02_third.ipynb")
+    third.write_text(third.read_text().replace("02 · The third", "02 · The last"))
+    assert changes_of(path) == ["cell navigation: links written"]
 
 
 # The static rules: one good lecture, and each rule seen red on a copy with one thing wrong
@@ -527,6 +533,7 @@ BAD = [
         bad("claim-1-1", source=["**Claim 1.1.** It is 2.\n\n**Folklore 1.2.** No."]),
         "one claim",
     ),
+    (lectures.claims_are_well_formed, bad("claim-1-1", source=["**Claim C.1** It is 2."]), "one claim a cell"),
     (lectures.claims_are_well_formed, bad("claim-1-1", source=["**Claim 1.1.** So."]), "says nothing"),
     (
         lectures.claims_are_numbered_in_order,

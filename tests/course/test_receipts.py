@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
-from utils.course.receipts.table import BEGIN, END, NONE_YET, page_block, readme_block, table, with_block
+from utils.course.receipts.table import BEGIN, END, NONE_YET, RAN, page_block, readme_block, solved, table, with_block
 
 RUN = dict.fromkeys(RUN_KEYS, "x") | {
     "gpu": "NVIDIA X1",
@@ -100,6 +101,24 @@ def test_a_verdict_is_stale_once_its_proof_or_what_it_leans_on_has_changed(tmp_p
     assert seen(lecture(setup="import os\ntwo = 2\nother = 4"), store) == as_kept | {"1.2": [STALE], "1.3": [STALE]}
     gone = trial(tmp_path, claim(1, "assert two == 2"), setup="import os\ntwo = 2\nother = 3")
     assert seen(gone, store) == {"1.1": [VERIFIED]}
+    odd = trial(tmp_path, claim(1, "assert two == 2"), [code("odd", "x = (")], setup="import os\ntwo = 2\nother = 3")
+    assert seen(odd, store) == {"1.1": [STALE]}, "a cell that is not Python is the run's to report"
+
+
+def test_a_verdict_leans_on_names_of_pictures_and_on_what_an_if_may_leave(tmp_path):
+    def lecture(value="2", least="1"):
+        drawn = f"def two():\n    return {value}\nprint(two())"
+        setup = f"least = {least}\nfull = False"
+        proved = [claim(1, "assert two() == 2"), claim(2, "assert least == 1")]
+        return trial(
+            tmp_path, [code("picture-1-1", drawn), code("form", "if full:\n    least = 9")], *proved, setup=setup
+        )
+
+    store = tmp_path / "receipts"
+    kept(store, read(lecture()), {"1.1": VERIFIED, "1.2": VERIFIED})
+    assert seen(lecture(), store) == {"1.1": [VERIFIED], "1.2": [VERIFIED]}
+    assert seen(lecture(value="1 + 1"), store) == {"1.1": [STALE], "1.2": [VERIFIED]}
+    assert seen(lecture(least="0 + 1"), store) == {"1.1": [VERIFIED], "1.2": [STALE]}
 
 
 def test_each_gpu_has_its_say(tmp_path):
@@ -186,6 +205,9 @@ def test_a_short_form_or_a_broken_off_run_takes_no_long_forms_place(tmp_path):
     changed = read(trial(tmp_path, claim(1, "assert 2 > 0")))
     mended = with_entry(long, late | {"form": "short"}, changed, entry(changed, {"1.1": FAILED}))
     assert is_red(mended, changed) and mended.runs[0]["form"] == "short", "of other code the long form says nothing"
+    newer = late | {"form": "short", "torch": "2.13.0"}
+    upgraded = with_entry(long, newer, first, entry(first, {"1.1": VERIFIED}))
+    assert is_done(upgraded, first, newer), "nor does one of an older torch"
 
 
 def test_what_is_done_is_of_the_same_code_versions_and_form(tmp_path):
@@ -336,3 +358,11 @@ def test_the_readme_changes_between_its_marks_alone():
 def test_a_lecture_that_is_not_there_is_not_all_of_them(capsys):
     assert main(["receipt", "99"]) == 2
     assert "no lecture has the number 99" in capsys.readouterr().err
+
+
+def test_a_solution_that_failed_is_no_run_whatever_was_edited_since(tmp_path):
+    book, _ = two(tmp_path)
+    there = empty(tmp_path / "x1.json", "NVIDIA X1")
+    for changed, ran, told in [("", True, RAN), ("other", True, STALE), ("", False, FAILED), ("other", False, FAILED)]:
+        one = replace(there, solutions={book.name: {"code": changed or code_hash(book), "ran": ran}})
+        assert solved(book, one) == told

@@ -44,7 +44,7 @@ def claims_are_well_formed(lecture: Lecture) -> list[str]:
     problems = []
     heads = {claim.cell.index for claim in lecture.claims}
     for cell in lecture.cells:
-        starts = re.findall(rf"^\W*(?:{'|'.join(SIGNS)})\s+\d+[.-]\d+", cell.source, re.MULTILINE)
+        starts = re.findall(rf"^\W*(?:{'|'.join(SIGNS)})\s+(?:\d+|C)[.-]\d+", cell.source, re.MULTILINE)
         if cell.kind == "markdown" and (len(starts) > 1 or (starts and cell.index not in heads)):
             problems.append(
                 f"cell {cell.id}: one claim a cell, which starts with '**Claim N.M.**', '**Folklore N.M.**' or "

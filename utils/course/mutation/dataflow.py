@@ -31,7 +31,10 @@ class Use:
             self._block(node.body + node.orelse)
         elif isinstance(node, ast.While | ast.If):
             self._load(node.test)
+            before = set(self.binds)
             self._block(node.body + node.orelse)
+            always = Use(node.body).binds & Use(node.orelse).binds
+            self.needs |= self.binds - before - always  # where the block does not run, they stay as they were
         elif isinstance(node, ast.With):
             for item in node.items:
                 self._load(item.context_expr)

@@ -247,7 +247,7 @@ def _then(code: Code, at: int, mutant: Mutant, seconds: list[float]) -> list[int
 
 
 def _in_processes(code: Code, trials: list[dict], jobs: int, label: str) -> list[dict]:
-    """Have `forks` execute the plan in `jobs` new processes without a GPU, each a share of the trials; their lines."""
+    """Have `fork_runner` execute the plan in `jobs` new processes without a GPU, each a share of the trials; their lines."""
     ordered = sorted(trials, key=lambda trial: trial["at"])
     total, lines = len(trials) or len(code.cells), []
     with (

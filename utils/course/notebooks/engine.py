@@ -37,7 +37,7 @@ from utils.course.notebooks import forked_kernel
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
 WORK = "work"  # key in a cell's metadata: what the device did meanwhile, absent on a machine without one
-PROOF = re.compile(r"proof-(\d+)-(\d+)")
+PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
 PASSED = re.compile(r"^\x1b\[32m✓\x1b\[0m ", re.MULTILINE)  # as utils.checks.shown begins the line
 FREEZE = '__import__("gc").freeze()'  # the kernel ends 0.7 s sooner: it looks for no garbage in all that torch made
 GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
@@ -168,8 +168,9 @@ def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | N
     process meanwhile: do not call this from two threads.
     """
     lecture, output = lecture.resolve(), output.resolve()
-    parameters = {"full": True} if full else {}
-    if "device" in papermill.inspect_notebook(str(lecture)):
+    known = papermill.inspect_notebook(str(lecture))
+    parameters = {"full": True} if full and "full" in known else {}
+    if "device" in known:
         parameters["device"] = "auto"
     try:
         papermill.execute_notebook(

@@ -11,6 +11,7 @@ START, FOLDER = "start_here.ipynb", "notebooks"
 
 def navigation(path: Path) -> str:
     """The links for a notebook of the course's folder notebooks/; "" for one that is no lecture, and in other folders."""
+    path = path.resolve()
     if path.parent.name not in (FOLDER, DEEPER) or not (is_lecture(path) or path.name == START):
         return ""
     if path.parent.name == DEEPER:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
-from utils.course.notebooks.navigation import with_navigation
+from utils.course.notebooks.navigation import CELL, with_navigation
 from utils.course.notebooks.notebook import CLAIM, callout, load, text_of
 
 METADATA = {
@@ -65,7 +65,8 @@ def changes_of(path: Path) -> list[str]:
         if old.get("outputs") or old.get("execution_count") is not None:
             changes.append(f"cell {new['id']}: outputs and count removed")
         if text_of(old["source"]) != text_of(new["source"]):
-            changes.append(f"cell {new['id']}: the claim's first paragraph set apart, as a quotation after its sign")
+            claim = "the claim's first paragraph set apart, as a quotation after its sign"
+            changes.append(f"cell {new['id']}: {'links written' if new['id'] == CELL else claim}")
         extra = sorted(set(old.get("metadata", {})) - set(new["metadata"]))
         if extra:
             changes.append(f"cell {new['id']}: {', '.join(extra)} removed")

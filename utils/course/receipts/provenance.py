@@ -1,7 +1,7 @@
 """What a proof's verdict depends on: its own code, the lecture's statements that it uses, the modules it imports.
 
-Each as a hash, so that a verdict kept from another machine can be told from one on code that has changed since. Pictures,
-prose, Colab's cell and statements that a proof does not lean on change none of them.
+Each as a hash, so that a verdict kept from another machine can be told from one on code that has changed since. Prose,
+Colab's cell, and pictures and other statements that a proof does not lean on change none of them.
 """
 
 import ast
@@ -26,13 +26,14 @@ def needs_of(lecture: Lecture) -> dict[str, str]:
 
     Raises ValueError for a cell that is not plain Python.
     """
-    cells = [cell for cell in lecture.code if not (is_picture(cell) or is_colab(cell))]
+    cells = [cell for cell in lecture.code if not is_colab(cell)]
     for cell in cells:
         syntax_tree(cell)
     statements = [(cell, text, use) for cell in cells for text, use in _statements(cell.source)]
     uses = [use for _, _, use in statements]
     proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
-    in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs}
+    # What proofs and pictures do to objects that they did not make is left out; the names that they make count.
+    in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs or is_picture(cell)}
     hashes = {}
     for claim in lecture.claims:
         if claim.proof:
@@ -64,7 +65,7 @@ def _one_by_one(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
 def modules_hash(lecture: Lecture) -> str:
     """The hash of the modules of utils that a notebook imports, directly or indirectly."""
     proving = (cell for cell in lecture.code if not (is_calculator(cell) or is_colab(cell)))
-    trees = [ast.parse(cell.source) for cell in proving]
+    trees = [syntax_tree(cell) for cell in proving]
     wanted = set().union(*map(_imported, trees))
     seen: set[str] = set()
     while wanted - seen:

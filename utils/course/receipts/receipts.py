@@ -104,12 +104,15 @@ def status(lecture: Lecture, kept: list[Receipt]) -> dict[str, tuple[Seen, ...]]
     """The status of each claim of `lecture`, by number, on each GPU with a receipt of it; () if there is none."""
     found: dict[str, tuple[Seen, ...]] = {claim.number: () for claim in lecture.claims}
     kept = [receipt for receipt in kept if lecture.name in receipt.lectures]
-    hashes = hashes_of(lecture) if kept else {}
+    try:
+        hashes = hashes_of(lecture) if kept else {}
+    except ValueError:  # a cell that is not plain Python: it was, when the receipt was made
+        hashes = {}
     for receipt in kept:
         entry = receipt.lectures[lecture.name]
         for row in entry["claims"]:
             if row["id"] in found:
-                fresh = hashes[row["id"]] == {"proof": row["proof"], "needs": row["needs"]}
+                fresh = hashes.get(row["id"]) == {"proof": row["proof"], "needs": row["needs"]}
                 found[row["id"]] += (_seen(receipt, receipt.run_of(entry), row, fresh=fresh),)
     return found
 
@@ -194,7 +197,8 @@ def with_entry(receipt: Receipt, run: dict, book: Lecture, entry: dict) -> Recei
 
 
 def merge(old: Receipt, new: Receipt) -> Receipt:
-    """Merge two receipts of one GPU. The later result counts, but a short form never replaces a long form of the same code.
+    """Merge two receipts of one GPU. The later result counts, but a short form never replaces a long form of the same
+    code and versions.
 
     Raises ValueError for receipts of two GPUs.
     """
@@ -222,7 +226,7 @@ def _counts_more(run: dict, entry: dict, other_run: dict, other: dict) -> bool:
     same = (entry["code"], entry["modules"]) == (other["code"], other["modules"])
     if same and broke_off(entry) != broke_off(other):
         return broke_off(other)
-    if same and run["form"] != other_run["form"]:
+    if same and run["form"] != other_run["form"] and all(run[key] == other_run[key] for key in ("torch", "cuda")):
         return run["form"] == "full"
     return run["date"] > other_run["date"]
 

@@ -26,7 +26,7 @@ def solved(solution: Lecture, receipt: Receipt) -> str:
     entry = receipt.solutions.get(solution.name)
     if entry is None:
         return ""
-    return STALE if entry["code"] != code_hash(solution) else RAN if entry["ran"] else FAILED
+    return FAILED if not entry["ran"] else STALE if entry["code"] != code_hash(solution) else RAN
 
 
 def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -> str:

@@ -47,7 +47,8 @@ def anchor_of(number: str) -> str:
 def verdict_line(row: dict) -> str:
     """The verdict on a claim in one line; `row` is the claim's row in the ledger."""
     reason = f": {row['reason'].splitlines()[0]}" if row["reason"] else ""
-    where = row["gpu"] if row["on the device"] else "CPU"
+    failed_there = row["status"] == FAILED and not row["host"]  # "on the device" counts what was verified
+    where = (row["gpu"] if row["on the device"] or failed_there else None) or "CPU"
     host = f" · stays on the host: {row['host']}" if row["host"] else ""
     return f"{MARKS[row['status']]} {row['status']}{reason} ({where}, {row['seconds']:.2f} s){host}"
 

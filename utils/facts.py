@@ -79,7 +79,8 @@ class Processor:
     """Figures from the datasheet of one GPU or CPU.
 
     name: as torch.cuda.get_device_name reports it. bandwidth: of its memory, in bytes/s. memory: in bytes, the
-    decimal gigabytes that the datasheet names (the driver reports a few percent more, and keeps some for itself).
+    decimal gigabytes that the datasheet names (most drivers report up to 7 % more; a T4, an L4 or an A10G gives a few
+    percent to ECC and reports less).
     flops: peak FLOP/s by precision, dense: structured sparsity doubles the figure on a datasheet, and no
     matrix of this course is sparse. fp64 and fp32 are the rates of matmuls, on tensor cores where they take fp64.
     A precision that the chip lacks is absent.
@@ -133,7 +134,8 @@ PROCESSORS = (
     ),
     Processor(
         "NVIDIA B200",
-        # Printed with sparsity: 2.2, 4.5, 4.5 and 9 thousand. The brief of the year before promised 80, 40 and 8 TB/s.
+        # Printed with sparsity: 2.2, 4.5, 4.5 and 9 thousand. NVIDIA's brief of 2024 said
+        # more: 80 TFLOP/s in fp32, 40 in fp64, and 8 TB/s.
         {
             "fp64": 37 * TERA,
             "fp32": 75 * TERA,
@@ -165,6 +167,7 @@ PROCESSORS = (
         "AMD Ryzen 7 7840U",  # a laptop's processor; the name is the maker's, torch reports none for a CPU
         # 8 cores at 3.3 GHz (base), each with two 256-bit units that multiply and add in one cycle:
         # 8 x 3.3e9 x 2 units x 8 values of 32 bits x 2 FLOPs = 844.8e9; half as many values of 64 bits.
+        # What its bf16 units (AVX512_BF16) do is not on that page: no figure.
         {"fp64": 422.4 * GIGA, "fp32": 844.8 * GIGA},
         89.6 * GIGA,  # two channels of 8 bytes, DDR5-5600
         32 * GIGA,  # usual in such a laptop; the processor supports more

@@ -1,5 +1,6 @@
 """Ranks from a notebook: their script holds what they need, and whatever they do, all of them end."""
 
+import math
 import os
 import signal
 import socket
@@ -36,6 +37,32 @@ def summed(start):
 
 def hopeless():
     return MODEL
+
+
+ENDLESS, TENSORS, PLAIN = math.inf, {"w": torch.ones(2)}, {"shapes": [(2, 3), torch.float32]}
+
+
+class Notebook:
+    """As a class that a notebook defines."""
+
+
+Notebook.__module__ = "__main__"
+
+
+def endless():
+    return ENDLESS
+
+
+def tensors():
+    return TENSORS
+
+
+def instance():
+    return Notebook()
+
+
+def plain():
+    return PLAIN
 
 
 def crashes():
@@ -86,6 +113,14 @@ def test_a_script_holds_what_its_function_names():
 def test_a_script_refuses_what_cannot_be_written_down():
     with raises(ValueError, "hopeless uses MODEL, a Linear, which cannot be written into a script"):
         script_of(hopeless)
+    for function, named in (
+        (endless, "ENDLESS, a float"),
+        (tensors, "TENSORS, a dict"),
+        (instance, "Notebook, a type"),
+    ):
+        with raises(ValueError, f"{function.__name__} uses {named}, which cannot be written into a script"):
+            script_of(function)
+    assert "PLAIN = {'shapes': [(2, 3), torch.float32]}" in script_of(plain)
 
 
 @pytest.mark.slow

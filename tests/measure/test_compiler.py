@@ -15,6 +15,7 @@ from utils.measure.compiler import (
     generated_source,
     graphs_after,
     kernels,
+    median_seconds,
     mode_seconds,
     no_inductor,
     operations,
@@ -112,6 +113,17 @@ def test_without_a_compiler_the_reason_is_given(monkeypatch):
     assert no_inductor() == "RuntimeError: no compiler"
     monkeypatch.setattr(compiler, "kernels", lambda function, x: compiler.Kernels(x, 1, 1))
     assert no_inductor().endswith("[1.0, 1.0]")
+
+
+def test_a_compiled_function_is_timed_on_the_threads_that_compiled_it():
+    function, recorder = recorded(wave)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        median_seconds(function, torch.linspace(-1, 1, 64), least=0.01)
+    finally:
+        torch.set_num_threads(before)
+    assert len(recorder.graphs) == 1
 
 
 def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypatch):

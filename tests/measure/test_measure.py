@@ -3,6 +3,7 @@
 import gc
 import weakref
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -634,3 +635,25 @@ def test_but_being_watched_makes_autograd_add_into_a_new_tensor():
     """What LiveBytes says of itself. The profiler sees each operation of a watched block twice."""
     assert sums_of_gradients(nullcontext()) == ["aten::add_"]
     assert set(sums_of_gradients(LiveBytes())) == {"aten::add"}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("layer", [partial(nn.Conv2d, stride=2), nn.ConvTranspose2d])
+def test_the_backward_of_a_convolution_is_twice_its_forward_whatever_the_groups(layer, groups):
+    model, x = layer(8, 16, 3, groups=groups), torch.randn(2, 8, 9, 9, requires_grad=True)
+    forward = count_flops(model, x)
+    assert count_flops(lambda: model(x).sum().backward()) == 3 * forward > 0
+    assert uncounted_operations(lambda: model(x).sum().backward()) == {}
+
+
+def test_a_tensor_changed_in_place_before_backward_is_noticed_as_without_the_count():
+    def wrong(x):
+        y = x.exp()
+        y.add_(100)
+        y.sum().backward()
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        wrong(x)
+    with pytest.raises(RuntimeError, match=r"a tensor \(2,\) that backward needs was changed in place"):
+        saved_bytes(wrong, x)

@@ -107,10 +107,11 @@ def _collect(function: FunctionType, parts: dict[str, str]) -> None:
             parts[name] = f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
         elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
             _collect(value, parts)
-        elif type(value) in PLAIN:
+        elif type(value) in PLAIN and _is_written(value):
             parts[name] = f"{name} = {value!r}"
         elif (
-            getattr(sys.modules.get(getattr(value, "__module__", None)), getattr(value, "__name__", ""), None) is value
+            getattr(value, "__module__", "__main__") != "__main__"  # the script is another __main__
+            and getattr(sys.modules.get(value.__module__), getattr(value, "__name__", ""), None) is value
         ):
             parts[name] = f"from {value.__module__} import {value.__name__}" + f" as {name}" * (name != value.__name__)
         else:
@@ -120,6 +121,14 @@ def _collect(function: FunctionType, parts: dict[str, str]) -> None:
             )
     parts.pop(function.__name__)
     parts[function.__name__] = source + "\n"
+
+
+def _is_written(value: object) -> bool:
+    """Whether the script reads back what is written: not an infinity, or a list of tensors."""
+    try:
+        return eval(repr(value), {"torch": torch}) == value
+    except (NameError, SyntaxError):
+        return False
 
 
 def _names_in_signature(source: str) -> list[str]:

@@ -92,7 +92,8 @@ class Config:
     dollars_per_hour: float = 0.0
     """price of the machine, for the cost in the run's metadata"""
     peak_flops: float = 0.0
-    """peak FLOP/s for MFU; 0: the published peak of the GPU, or no MFU if the GPU is unknown"""
+    """peak FLOP/s for MFU; 0: the published peak of the GPU, or no MFU if the GPU is unknown. On a GPU
+    convolutions in fp32 run in tf32, unless torch.backends.cudnn.allow_tf32 is False: then give the peak of tf32"""
     progress: bool = False
     """show a progress bar"""
 

@@ -1,4 +1,8 @@
-"""Measuring instruments for bytes, FLOPs and seconds. They do not change the code that they measure."""
+"""Measuring instruments for bytes, FLOPs and seconds, of eager code.
+
+To count bytes or FLOPs makes torch.compile skip a function that it has not compiled yet, also afterwards;
+torch.compiler.reset() mends that.
+"""
 
 from utils.measure.flops import (
     FUSED_ATTENTION,

@@ -172,7 +172,10 @@ def no_inductor(device: torch.device | str = "cpu") -> str:
 def median_seconds(function: Callable, *args, least: float = 0.3) -> float:
     """The median seconds of function(*args), by torch's timer over at least `least` seconds, after a warm-up call."""
     function(*args)
-    timer = Timer("function(*args)", globals={"function": function, "args": args})
+    names = {"function": function, "args": args}
+    timer = Timer(
+        "function(*args)", globals=names, num_threads=torch.get_num_threads()
+    )  # with another Dynamo recompiles
     return timer.blocked_autorange(min_run_time=least).median
 
 

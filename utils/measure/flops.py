@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, flop_registry
 
 
 def attention_flops(query: tuple, key: tuple, value: tuple) -> int:
@@ -22,7 +22,9 @@ def attention_flops(query: tuple, key: tuple, value: tuple) -> int:
 
 
 def attention_formulas(recomputing: bool = False) -> dict:
-    """FLOP formulas for every fused attention kernel of this torch, for FlopCounterMode(custom_mapping=...).
+    """FLOP formulas for the fused kernels of F.scaled_dot_product_attention, for FlopCounterMode(custom_mapping=...).
+
+    Of CPUs and CUDA; nested tensors and flex_attention keep torch's own.
 
     The backward counts as the four matmuls that attention's gradient needs: twice the forward, 8·B·H·T²·d, as
     for plain attention. These are model FLOPs, the ones in MFU. recomputing=True adds the fifth matmul of the
@@ -47,15 +49,25 @@ def attention_formulas(recomputing: bool = False) -> dict:
 FUSED_ATTENTION = attention_formulas()
 
 
+def convolution_backward_flops(grad_out, x, weight, *args, out_shape=None) -> int:
+    """As many as the forward's for each gradient. torch's own formula counts a grouped weight's `groups` times too often
+    (github.com/pytorch/pytorch/pull/183405)."""
+    transposed, output_mask = args[4], args[7]
+    return sum(output_mask[:2]) * conv_flop_count(x, weight, grad_out, transposed)
+
+
+FORMULAS = FUSED_ATTENTION | {torch.ops.aten.convolution_backward: convolution_backward_flops}
+
+
 def flops_by_operation(function: Callable, *args, formulas: dict | None = None, **kwargs) -> dict[str, int]:
     """{"aten.mm": FLOPs, ...} of all operations that `function(*args, **kwargs)` runs, including a backward inside it.
 
     formulas: {torch.ops.aten.mv: f, ...} in addition to those of torch's counter, each f(*shapes, out_shape=...);
-    the default, FUSED_ATTENTION, gives the same total on cpu, meta and cuda; {} is torch's counter alone.
+    the default, FORMULAS, gives the same total on cpu, meta and cuda; {} is torch's counter alone.
     Sums of products count (2 for each multiply-add), elementwise operations do not; uncounted_operations lists
     the sums of products that have no formula.
     """
-    counter = FlopCounterMode(display=False, custom_mapping=FUSED_ATTENTION if formulas is None else formulas)
+    counter = FlopCounterMode(display=False, custom_mapping=FORMULAS if formulas is None else formulas)
     with counter:
         function(*args, **kwargs)
     return {str(operation): flops for operation, flops in counter.get_flop_counts().get("Global", {}).items()}
@@ -108,11 +120,11 @@ class _Audit(TorchDispatchMode):
 def uncounted_operations(function: Callable, *args, formulas: dict | None = None, **kwargs) -> dict[str, int]:
     """{"aten.mv": calls, ...}: operations that sum products but that flops_by_operation counts as 0.
 
-    Empty if the count is complete. Operations are recognised by name (CONTRACTION). Every operation outside torch's
-    own namespaces that has no formula is listed too, since its name says nothing. Sums of products written as
-    elementwise operations, (a * b).sum(), are not listed. formulas: as in flops_by_operation; {} audits torch's
-    counter alone.
+    Empty if every sum of products has a formula. Operations are recognised by name (CONTRACTION). Every operation
+    outside torch's own namespaces that has no formula is listed too, since its name says nothing. Sums of products
+    written as elementwise operations, (a * b).sum(), are not listed. formulas: as in flops_by_operation; {} audits
+    torch's counter alone.
     """
-    with _Audit({**flop_registry, **(FUSED_ATTENTION if formulas is None else formulas)}) as audit:
+    with _Audit({**flop_registry, **(FORMULAS if formulas is None else formulas)}) as audit:
         function(*args, **kwargs)
     return {operation: calls for operation, calls in audit.calls.items() if calls}

@@ -34,13 +34,13 @@ class LiveBytes(TorchDispatchMode):
     memory.trace   live bytes after each operation, in order: a list to plot
     memory.phases  {name: Phase(start, end, peak)} of each `with memory.phase(name):` inside the block
 
-    A storage counts once, however many views share it, from the operation that returns it until its last
-    reference is gone; storages that existed before the block never count. Sizes come from the tensors, not from
-    an allocator, so meta tensors count as if they were real. Not counted: scratch memory that an operation allocates
-    and frees, an allocator's rounding, and memory that no operation returns, such as the 8 bytes of a Python number
-    that autograd keeps or the random state that torch.utils.checkpoint keeps. Measuring changes one thing: where
-    autograd sums two gradients of one tensor, it normally adds the second into the first in place if it holds the
-    only reference; under LiveBytes it allocates a third. The values are the same.
+    A storage counts once, however many views share it, from the operation that returns it until its last reference is
+    gone; storages that existed before the block never count. Sizes come from the tensors, not from an allocator, so meta
+    tensors count as if they were real. Not counted: what a storage grows by later (resize_, out= of an empty tensor),
+    scratch memory that an operation allocates and frees, an allocator's rounding, and memory that no operation returns,
+    such as the 8 bytes of a Python number that autograd keeps or the random state that torch.utils.checkpoint keeps.
+    Measuring changes one thing: where autograd sums two gradients of one tensor, it normally adds the second into the
+    first in place if it holds the only reference; under LiveBytes it allocates a third. The values are the same.
     """
 
     def __init__(self):
@@ -119,12 +119,19 @@ def saved_bytes(function: Callable, *args, parameters: Iterable[Tensor] = (), **
     parameter_storages = {parameter.untyped_storage()._cdata for parameter in parameters}
     saved: dict[int, tuple] = {}  # address -> (storage, shape, dtype); holding the storage keeps its address unique
 
-    def pack(tensor: Tensor) -> Tensor:
+    def pack(tensor: Tensor) -> tuple[Tensor, int]:
         storage = tensor.untyped_storage()
         saved.setdefault(storage._cdata, (storage, tuple(tensor.shape), tensor.dtype))
-        return tensor.detach()  # the tensor itself would own the graph that owns it: a cycle that is never freed
+        # The tensor itself would own the graph that owns it: a cycle that is never freed.
+        return tensor.detach(), tensor._version
 
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
+    def unpack(packed: tuple[Tensor, int]) -> Tensor:
+        tensor, version = packed
+        if tensor._version != version:  # which autograd does not check where hooks are set
+            raise RuntimeError(f"a tensor {tuple(tensor.shape)} that backward needs was changed in place")
+        return tensor
+
+    with saved_tensors_hooks(pack, unpack):
         function(*args, **kwargs)
     tensors = [
         (shape, dtype, storage.nbytes())
@@ -139,7 +146,7 @@ def saved_bytes(function: Callable, *args, parameters: Iterable[Tensor] = (), **
 
 
 def round_to_blocks(nbytes: int, block: int = 512) -> int:
-    """The bytes that CUDA's allocator reserves for a tensor of `nbytes`: the next multiple of `block`."""
+    """The bytes that CUDA's allocator allocates for a tensor of `nbytes`: the next multiple of `block`."""
     if nbytes < 0 or block < 1:
         raise ValueError(f"no {nbytes} bytes fit into blocks of {block}: bytes are at least 0, a block at least 1")
     return -(-nbytes // block) * block
@@ -154,10 +161,11 @@ class AllocatorBytes:
     memory.requested_end, memory.requested_peak    in requested bytes, before any rounding
 
     The requested bytes are LiveBytes' plus those of libraries: cuBLAS allocates a workspace at the first matmul
-    (8,519,680 bytes, on Hopper 32 MiB, or what CUBLAS_WORKSPACE_CONFIG says) and keeps it; operations allocate
-    scratch memory and free it. If the code has run once before, only the scratch memory is new. device: any
-    accelerator whose allocator torch can read, by default this machine's. RuntimeError if there is none, ValueError
-    for one that is missing or cannot be read. `allocator` is for tests: a replacement for torch.cuda.
+    (8,519,680 bytes, on Hopper and Blackwell 32 MiB, or what CUBLAS_WORKSPACE_CONFIG says) and keeps it; operations
+    allocate scratch memory and free it. Entering resets the device's peak: blocks must not nest, ScratchBytes counts as
+    one. If the code has run once before, only the scratch memory is new. device: any accelerator whose allocator torch
+    can read, by default this machine's. RuntimeError if there is none, ValueError for one that is missing or cannot be
+    read. `allocator` is for tests: a replacement for torch.cuda.
     """
 
     def __init__(self, device: torch.device | str | None = None, allocator: object = None):

@@ -31,6 +31,7 @@ MOST_AXES, MOST_ELEMENTS = 8, 2**63 - 1  # torch counts elements in 64 bits
 STORED_AS = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STORED_AS |= {"fp8": "float8_e4m3fn"}
 RECOMPUTE = ("none", "selective", "full")
+LOGITS = 3  # tensors as large as the logits at the peak: the log-probabilities, their gradient, and that of the logits
 SIXTEEN_BITS = ("mixed adamw", "autocast", "pure bf16")  # recipes whose activations have 16 bits
 
 
@@ -650,7 +651,8 @@ class Memory:
             f"{byte_size(self.total)} on each GPU: {verdict}",
             f"{split[:1].upper()}{split[1:]}.",
             self._advice(),
-            "Left out: temporaries, communication buffers, what the allocator wastes.",
+            "Activations are a GPT's, also for a LLaMA. Left out: other temporaries, communication buffers, what the "
+            "allocator wastes.",
         )
 
     def _advice(self) -> str:
@@ -671,7 +673,8 @@ def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, r
 
     recipe: of napkin.RECIPES; stage: of ZeRO, 0 for none; batch: sequences on each GPU at once, of `tokens` tokens each;
     recompute: "none", "selective" (no scores of attention are kept) or "full" (a layer's input alone, and one layer whole
-    while it is recomputed). Activations of a GPT's layer by napkin's two laws, and the logits in fp32, once.
+    while it is recomputed). Activations of a GPT's layer by napkin's two laws, and LOGITS tensors as large as
+    the logits in fp32.
     """
     for name, value, allowed in (("model", model, MODELS), ("recompute", recompute, RECOMPUTE)):
         one_of(name, value, allowed)
@@ -680,7 +683,7 @@ def memory(model: str, recipe: str, stage: int, gpu: str, gpus, batch, tokens, r
     size = napkin.parameter_count(shape)
     rest = {
         "activations": _activations(shape, recipe, batch, tokens, recompute),
-        "logits": napkin.tensor_bytes((batch, tokens, shape.vocabulary), "float32"),
+        "logits": LOGITS * napkin.tensor_bytes((batch, tokens, shape.vocabulary), "float32"),
     }
     one_of("stage", stage, range(4))
     by_stage = {each: _state(size, recipe, gpus, each) | rest for each in range(4)}

@@ -10,7 +10,6 @@ from itertools import pairwise
 from utils.facts import ModelShape
 
 GB = 10**9  # bytes
-GIB = 2**30  # bytes
 DAY = 86_400  # seconds
 FEW = 10_000  # heads; more than any model has
 
@@ -48,7 +47,7 @@ RECIPES = {
 }
 
 # The stage of ZeRO from which each part is sharded; all other parts are optimizer state, sharded from stage 1.
-SHARED_FROM = {"weights": 3, "bf16 copies": 3, "gradients": 2}
+SHARDED_FROM = {"weights": 3, "bf16 copies": 3, "gradients": 2}
 
 
 def _whole(**sizes: int | float) -> None:
@@ -106,11 +105,6 @@ def mlp_forward_flops(batch: int, sizes: tuple[int, ...]) -> int:
     if len(sizes) < 2:
         raise ValueError(f"sizes={sizes} makes no layer: give two sizes or more")
     return sum(matmul_flops(batch, wide, narrow) for wide, narrow in pairwise(sizes))
-
-
-def mlp_backward_flops(batch: int, sizes: tuple[int, ...]) -> int:
-    """FLOPs of its backward: twice the forward, without the gradient of the data, which is not needed."""
-    return 2 * mlp_forward_flops(batch, sizes) - matmul_flops(batch, sizes[0], sizes[1])
 
 
 def arithmetic_intensity(flops: float, nbytes: float) -> float:
@@ -247,13 +241,6 @@ def attention_share(tokens: int, width: int) -> float:
     return tokens / (6 * width)
 
 
-def kv_cache_bytes(shape: ModelShape, tokens: int, batch: int, bytes_per_value: int) -> int:
-    """Bytes of the keys and values of `tokens` tokens of `batch` sequences in all layers."""
-    _check_shape(shape)
-    _whole(tokens=tokens, batch=batch, bytes_per_value=bytes_per_value)
-    return 2 * shape.layers * (shape.width // shape.heads * shape.kv_heads) * tokens * batch * bytes_per_value
-
-
 # Runs: time, money, size
 
 
@@ -311,12 +298,6 @@ def training_state_bytes(parameters: int, recipe: str) -> int:
     return parameters * optimizer_bytes_per_parameter(recipe)
 
 
-def largest_model(memory_bytes: int, recipe: str) -> int:
-    """The most parameters whose weights, gradients and optimizer state fit, with nothing left for activations."""
-    _whole(memory_bytes=memory_bytes)
-    return memory_bytes // optimizer_bytes_per_parameter(recipe)
-
-
 def state_parts(parameters: int, recipe: str, ranks: int, stage: int) -> dict[str, int]:
     """Bytes on each of `ranks` devices, by the parts of a recipe of RECIPES; no activations.
 
@@ -327,7 +308,7 @@ def state_parts(parameters: int, recipe: str, ranks: int, stage: int) -> dict[st
     _one_of("recipe", recipe, RECIPES)
     _one_of("stage", stage, (0, 1, 2, 3))
     shard = -(-parameters // ranks)  # rounded up
-    stored = {part: shard if stage >= SHARED_FROM.get(part, 1) else parameters for part in RECIPES[recipe]}
+    stored = {part: shard if stage >= SHARDED_FROM.get(part, 1) else parameters for part in RECIPES[recipe]}
     return {part: each * stored[part] for part, each in RECIPES[recipe].items()}
 
 

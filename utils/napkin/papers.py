@@ -1,6 +1,6 @@
 """Tables printed in papers, as data: what they start from as numbers, what they print as the digits on the page.
 
-Each was read in a transcription of the paper, and is reproduced from its formula by tests/test_published.py, digit by
+Each was read in a transcription of the paper, and is reproduced from its formula by tests/napkin/test_papers.py, digit by
 digit. Where a printed number does not follow from the paper's own formula, the comment says so.
 """
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from utils import napkin
 from utils.facts import MODELS
 from utils.figures.numbers import byte_size
-from utils.napkin.answers import amount, count, one_of
+from utils.napkin.answers import LOGITS, amount, count, one_of
 
 STATE = {"SGD": 0, "SGD with momentum": 4, "AdamW": 8}  # bytes of optimizer state per parameter, fp32
 GPTS = ("GPT-2", "GPT-2 XL", "1.27B", "GPT-3 175B")
 CHECKPOINTING = ("none", "every layer")
-LOGITS = 3  # tensors as large as the logits that live at the peak: they, their log-softmax, and their gradient
 LATENCY = 5e-6  # seconds of each message in a ring
 SHAPES = ("cosine", "linear", "constant", "constant, then down")
 DECAY = 0.2  # share of the steps in which "constant, then down" falls
@@ -53,7 +52,8 @@ class StepMemory:
 def step_memory(model: str, batch, tokens, optimizer: str, checkpointing: str, step: str) -> StepMemory:
     """The memory of a step of a GPT in fp32, layer by layer, plain attention.
 
-    batch: sequences; tokens: in each. The optimizer allocates its state at the end of the first step.
+    batch: sequences; tokens: in each. The optimizer allocates its state at the end of the first step. AdamW updates as on a
+    GPU by default (foreach): with one more tensor for each weight.
     """
     one_of("model", model, GPTS)
     one_of("optimizer", optimizer, STATE)
@@ -68,7 +68,8 @@ def step_memory(model: str, batch, tokens, optimizer: str, checkpointing: str, s
 def _moments(model: str, batch: int, tokens: int, optimizer: str, checkpointing: str, step: str) -> list:
     shape = MODELS[model]
     weights = 4 * napkin.parameter_count(shape)
-    of_a_layer = (weights - 4 * (shape.vocabulary + shape.context) * shape.width) // shape.layers
+    parts = napkin.parameter_parts(shape)
+    of_a_layer = (weights - 4 * (parts["embedding"] + parts["positions"])) // shape.layers
     state = STATE[optimizer] * weights // 4
     whole = napkin.activation_bytes(batch, tokens, shape.width, shape.heads)
     kept = 4 * batch * tokens * shape.width if checkpointing == "every layer" else whole
@@ -91,7 +92,8 @@ def _moments(model: str, batch: int, tokens: int, optimizer: str, checkpointing:
         done = head + (shape.layers - n + 1) * of_a_layer
         again = whole if checkpointing == "every layer" else 0
         moments.append((f"backward of layer {n}", moment(n, done, again, later)))
-    return [*moments, ("update", moment(0, weights, 0, True))]
+    roots = weights if optimizer == "AdamW" else 0
+    return [*moments, ("update", moment(0, weights, roots, True))]
 
 
 # 2. Buckets that overlap backward
@@ -175,7 +177,7 @@ class Schedule:
 
 
 def schedule(shape: str, peak, steps, warmup, last) -> Schedule:
-    """Linear warm-up to `peak`, which a step after the warm-up has; then down to the share `last` of it after the end."""
+    """Linear warm-up, whose last step has `peak`; then down to the share `last` of it, which the step after the end has."""
     one_of("shape", shape, SHAPES)
     peak, steps, warmup = amount("peak", peak), count("steps", steps), amount("warmup", warmup)
     last = amount("last", last)

@@ -487,9 +487,9 @@
       const parts = { weights: 0, gradients: 0, "optimizer state": 0 };
       for (const [part, bytes] of Object.entries(DATA.recipes[recipe])) {
         const into = part === "weights" || part === "bf16 copies" ? "weights" : part === "gradients" ? part : "optimizer state";
-        parts[into] += bytes * (each >= (DATA.sharedFrom[part] ?? 1) ? shard : size);
+        parts[into] += bytes * (each >= (DATA.shardedFrom[part] ?? 1) ? shard : size);
       }
-      return { ...parts, activations, logits: 4 * batch * tokens * shape.vocabulary };
+      return { ...parts, activations, logits: DATA.logits * 4 * batch * tokens * shape.vocabulary };
     });
     const totals = byStage.map((parts) => sum(Object.values(parts))), limit = DATA.memory[gpu];
     const parts = byStage[stage], total = totals[stage], fits = total <= limit;
@@ -511,7 +511,7 @@
         `${byteSize(total)} on each GPU: ${fits ? `fits into the ${card}, ${gap} to spare` : `does not fit into the ${card}: ${gap} too much`}`,
         `${split[0].toUpperCase()}${split.slice(1)}.`,
         advice(),
-        "Left out: temporaries, communication buffers, what the allocator wastes.",
+        "Activations are a GPT's, also for a LLaMA. Left out: other temporaries, communication buffers, what the allocator wastes.",
       ],
       byStage,
       stage,
@@ -549,7 +549,8 @@
     const { model, optimizer, checkpointing, step } = inputs;
     const batch = count("batch", inputs.batch), tokens = count("tokens", inputs.tokens);
     const shape = DATA.models[model], weights = 4 * parameterCount(shape), every = checkpointing === "every layer";
-    const ofALayer = Math.floor((weights - 4 * (shape.vocabulary + shape.context) * shape.width) / shape.layers);
+    const positions = shape.learned_positions ? shape.context : 0, roots = optimizer === "AdamW" ? weights : 0;
+    const ofALayer = Math.floor((weights - 4 * (shape.vocabulary + positions) * shape.width) / shape.layers);
     const state = DATA.optimizerState[optimizer] * weights / 4, head = weights - shape.layers * ofALayer;
     const all = activationBytes(batch, tokens, shape.width, shape.heads), kept = every ? 4 * batch * tokens * shape.width : all;
     const momentsOf = (later) => {
@@ -561,7 +562,7 @@
       for (let n = shape.layers; n > 0; n--) {
         moments.push(moment(`backward of layer ${n}`, n, head + (shape.layers - n + 1) * ofALayer, every ? all : 0, later));
       }
-      return [...moments, moment("update", 0, weights, 0, true)];
+      return [...moments, moment("update", 0, weights, roots, true)];
     };
     const totalOf = ([, parts]) => sum(Object.values(parts));
     const peakOfStep = (moments) => moments.reduce((best, each) => (totalOf(each) > totalOf(best) ? each : best));

@@ -48,7 +48,7 @@ def count(name: str, value: float | str) -> int:
     """The whole number above zero that `value` means, or ValueError."""
     number = amount(name, value)
     if not isinstance(number, int) or number < 1:
-        raise ValueError(f"{name}={_shown(value)} is no whole number above zero: give 1 or more")
+        raise ValueError(f"{name}={shown(value)} is no whole number above zero: give 1 or more")
     return number
 
 
@@ -58,22 +58,22 @@ def _number(name: str, value: float | str) -> Decimal:
     text = value
     found = NUMBER.fullmatch(text.strip()) if isinstance(text, str) and len(text) < 400 and text.isascii() else None
     if found is None:
-        raise ValueError(f"{name}={_shown(value)} is no number: write it as 8B, 8e9 or 8,000,000,000")
+        raise ValueError(f"{name}={shown(value)} is no number: write it as 8B, 8e9 or 8,000,000,000")
     number = Decimal(found[1].replace(",", "").replace("_", "")).scaleb(POWERS[found[2].lower()])
     if number and not -LARGEST <= number.adjusted() <= LARGEST:
         size = "beyond 1e30" if number.adjusted() > 0 else "closer to zero than 1e-30"
-        raise ValueError(f"{name}={_shown(value)} is {size}, where this calculator ends: try something nearer to 1")
+        raise ValueError(f"{name}={shown(value)} is {size}, where this calculator ends: try something nearer to 1")
     return number
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:36]} …"
 
 
 def one_of(name: str, value: object, allowed) -> None:
     if value not in allowed:
-        raise ValueError(f"unknown {name} {_shown(value)}: one of {', '.join(map(str, allowed))}")
+        raise ValueError(f"unknown {name} {shown(value)}: one of {', '.join(map(str, allowed))}")
 
 
 def short_name(processor: str) -> str:
@@ -203,7 +203,7 @@ def storage(shape: str | tuple[int, ...], dtype: str, transposed: bool = False, 
         raise ValueError(f"shape {sizes} has more elements than 64 bits can count: make an axis smaller")
     start, step = amount("start", start), count("step", step)
     if not isinstance(start, int) or start < 0:
-        raise ValueError(f"start={_shown(start)} is no place on an axis: give 0 or a whole number above")
+        raise ValueError(f"start={shown(start)} is no place on an axis: give 0 or a whole number above")
     view = list(sizes)
     stride = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     code = f"torch.empty({sizes}, dtype=torch.{dtype})"
@@ -233,7 +233,7 @@ def _sizes(shape: str | tuple[int, ...]) -> tuple[int, ...]:
             text = text[1:-1].strip("[]")
         shape = [part for part in re.split(r"\s*[,×x]\s*|\s+", text.strip().rstrip(",")) if part]
     if not isinstance(shape, list | tuple):
-        raise ValueError(f"shape={_shown(shape)} is no shape: write its sizes as 4, 6")
+        raise ValueError(f"shape={shown(shape)} is no shape: write its sizes as 4, 6")
     if len(shape) > MOST_AXES:
         raise ValueError(f"{len(shape)} axes are more than the {MOST_AXES} that are drawn here: write fewer")
     try:
@@ -371,10 +371,10 @@ def _typed(typed: str | float) -> Fraction | float:
         return sign * Fraction(int(found[2]), int(found[3]))
     found = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:e([+-]?\d{1,4}))?", text.replace("_", ""), re.ASCII)
     if found is None or len(text) > 100:
-        raise ValueError(f"{_shown(typed)} is no number: write 0.1, 1e-8, 1/3, inf or nan")
+        raise ValueError(f"{shown(typed)} is no number: write 0.1, 1e-8, 1/3, inf or nan")
     power = int(found[2] or 0)
     if abs(power) > 400:
-        raise ValueError(f"{_shown(typed)} is beyond every format here: keep powers of ten between -400 and 400")
+        raise ValueError(f"{shown(typed)} is beyond every format here: keep powers of ten between -400 and 400")
     return Fraction(Decimal(found[1])) * Fraction(10) ** power
 
 
@@ -732,13 +732,14 @@ class Scaling:
     def words(self) -> tuple[str, ...]:
         size, data = self.best
         times = self.tokens_per_parameter / self.ratio
-        side = "more" if times > 1 else "less"
+        side, factor = "more" if times > 1 else "less", f"{max(times, 1 / times):,.3g}"
+        against = "about as many as" if factor == "1" else f"{factor} times {side} than"
         return (
             f"compute-optimal: {short_count(size)} parameters on {short_count(data)} tokens",
             f"{short_count(self.gpus)} × {short_name(self.gpu)} for {duration(self.days * napkin.DAY)} do {self.flops:.4g} "
             "FLOPs, all runs on the line.",
             f"Your {short_count(self.parameters)} parameters could see {short_count(self.tokens)} tokens, "
-            f"{self.tokens_per_parameter:,.4g} for each: {max(times, 1 / times):,.3g} times {side} than {self.ratio:g}.",
+            f"{self.tokens_per_parameter:,.4g} for each: {against} {self.ratio:g}.",
         )
 
 

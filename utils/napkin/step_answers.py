@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from utils import napkin
 from utils.facts import MODELS
 from utils.figures.numbers import byte_size
-from utils.napkin.answers import LOGITS, amount, count, one_of
+from utils.napkin.answers import LOGITS, amount, count, one_of, shown
 
 STATE = {"SGD": 0, "SGD with momentum": 4, "AdamW": 8}  # bytes of optimizer state per parameter, fp32
 GPTS = ("GPT-2", "GPT-2 XL", "1.27B", "GPT-3 175B")
@@ -80,7 +80,7 @@ def _moments(model: str, batch: int, tokens: int, optimizer: str, checkpointing:
             "weights": weights,
             "gradients": gradients,
             "optimizer state": state if has_state else 0,
-            "activations": layers * kept + extra,
+            "activations, temporaries": layers * kept + extra,
         }
 
     later = step == "second"
@@ -179,10 +179,10 @@ class Schedule:
 def schedule(shape: str, peak, steps, warmup, last) -> Schedule:
     """Linear warm-up, whose last step has `peak`; then down to the share `last` of it, which the step after the end has."""
     one_of("shape", shape, SHAPES)
-    peak, steps, warmup = amount("peak", peak), count("steps", steps), amount("warmup", warmup)
+    given, peak, steps, warmup = peak, amount("peak", peak), count("steps", steps), amount("warmup", warmup)
     last = amount("last", last)
     if peak <= 0:
-        raise ValueError(f"peak={peak} is no learning rate: give one above zero, such as 3e-4")
+        raise ValueError(f"peak={shown(given)} is no learning rate: give one above zero, such as 3e-4")
     if not (isinstance(warmup, int) and 0 <= warmup < steps):
         raise ValueError(f"warmup={warmup} of {steps:,} steps: give a whole number from 0 to {steps - 1:,}")
     if steps > 10**6:

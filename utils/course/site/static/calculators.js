@@ -529,12 +529,13 @@
     const flops = gpus * peakOf(inputs.gpu, "bf16") * inputs.mfu * seconds;
     const size = Math.sqrt(flops / (6 * positive("tokens_per_parameter", ratio))), data = ratio * size;
     const tokens = flops / (6 * own), each = tokens / own, more = each / ratio;
+    const factor = grouped(general(Math.max(more, 1 / more), 3));
     return {
       words: [
         `compute-optimal: ${shortCount(size)} parameters on ${shortCount(data)} tokens`,
         `${shortCount(gpus)} × ${shortName(inputs.gpu)} for ${duration(seconds)} do ${general(flops, 4)} FLOPs, all runs on the line.`,
         `Your ${shortCount(own)} parameters could see ${shortCount(tokens)} tokens, ${grouped(general(each, 4))} for each: `
-          + `${grouped(general(Math.max(more, 1 / more), 3))} times ${more > 1 ? "more" : "less"} than ${general(ratio, 6)}.`,
+          + `${factor === "1" ? "about as many as" : `${factor} times ${more > 1 ? "more" : "less"} than`} ${general(ratio, 6)}.`,
       ],
       flops,
       ratio,
@@ -555,7 +556,7 @@
     const all = activationBytes(batch, tokens, shape.width, shape.heads), kept = every ? 4 * batch * tokens * shape.width : all;
     const momentsOf = (later) => {
       const moment = (when, layers, gradients, extra, hasState) =>
-        [when, { weights, gradients, "optimizer state": hasState ? state : 0, activations: layers * kept + extra }];
+        [when, { weights, gradients, "optimizer state": hasState ? state : 0, "activations, temporaries": layers * kept + extra }];
       const moments = [moment("start", 0, 0, 0, later)];
       for (let n = 1; n <= shape.layers; n++) moments.push(moment(`forward of layer ${n}`, n, 0, 0, later));
       moments.push(moment("loss", shape.layers, 0, DATA.logits * 4 * batch * tokens * shape.vocabulary, later));
@@ -619,7 +620,7 @@
   function schedule(inputs) {
     const { shape, last } = inputs;
     const peak = amount("peak", inputs.peak), steps = count("steps", inputs.steps), warmup = amount("warmup", inputs.warmup);
-    if (peak <= 0) refuse(`peak=${peak} is no learning rate: give one above zero, such as 3e-4`);
+    if (peak <= 0) refuse(`peak=${shown(inputs.peak)} is no learning rate: give one above zero, such as 3e-4`);
     if (!Number.isInteger(warmup) || warmup < 0 || warmup >= steps) {
       refuse(`warmup=${warmup} of ${whole(steps)} steps: give a whole number from 0 to ${whole(steps - 1)}`);
     }

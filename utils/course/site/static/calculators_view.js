@@ -148,11 +148,12 @@
   const logarithmic = (low, high, from, to) => (value) => from + (to - from) * (Math.log(value / low) / Math.log(high / low));
   const total = (parts) => Object.values(parts).reduce((all, each) => all + each, 0);
 
+  const legendRows = (names, width) => Math.ceil(names.reduce((all, name) => all + 32 + 7.4 * name.length, 0) / (width - 40));
+
   // rows: [label, {part: number}, what stands at its end]; of: each row as a share of itself, or of the longest.
   function stackedBars(width, rows, colours, { chosen, limit, limitLabel, shares } = {}) {
     const names = Object.keys(rows[0][1]), left = 106, right = Math.min(110, width / 4), high = 24, top = limit ? 24 : 6;
-    const legendRows = Math.ceil(names.reduce((all, name) => all + 32 + 7.4 * name.length, 0) / (width - 40));
-    const picture = new Picture(width, top + rows.length * high + 16 + 20 * legendRows);
+    const picture = new Picture(width, top + rows.length * high + 16 + 20 * legendRows(names, width));
     const longest = Math.max(limit ?? 0, ...rows.map(([, parts]) => total(parts))), room = width - left - right;
     if (limit) {
       const x = left + room * limit / longest;
@@ -297,7 +298,7 @@
     },
 
     "step-memory": ({ moments, peak }, width) => {
-      const picture = new Picture(width, 268), left = 8, floor = 214, names = Object.keys(moments[0][1]), totals = moments.map(([, parts]) => total(parts));
+      const names = Object.keys(moments[0][1]), picture = new Picture(width, 248 + 20 * legendRows(names, width)), left = 8, floor = 214, totals = moments.map(([, parts]) => total(parts));
       const top = Math.max(...totals), at = (place) => left + (width - 2 * left) * place / (moments.length - 1), high = (bytes) => floor - 184 * bytes / top;
       let below = moments.map(() => 0);
       names.forEach((name, place) => {
@@ -329,7 +330,7 @@
       }
       picture.line([[at(backward), 24], [at(backward), 90]], "rule");
       picture.line([[at(atOnce), 24], [at(atOnce), 90]], "limit");
-      picture.text(at(atOnce), 16, "one all-reduce, after backward, ends here", "end");
+      picture.text(Math.max(276, at(atOnce)), 16, "one all-reduce, after backward, ends here", "end");
       picture.text(left, 108, "0");
       picture.text(width - 8, 108, `${general(1e3 * end, 4)} ms`, "end");
       return picture.svg;

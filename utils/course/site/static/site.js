@@ -4,22 +4,23 @@
   const root = document.documentElement;
   const kept = (value) => {
     try {
-      if (value === undefined) return localStorage.getItem("theme");
-      localStorage.setItem("theme", value);
+      if (value === undefined) return localStorage.getItem("honest-training-loop-theme");
+      localStorage.setItem("honest-training-loop-theme", value);
     } catch { /* a browser that keeps nothing for a file: the system's choice then */ }
     return null;
   };
-  const show = (theme) => (theme ? root.setAttribute("data-theme", theme) : root.removeAttribute("data-theme"));
+  const show = (theme) => (theme === "light" || theme === "dark" ? root.setAttribute("data-theme", theme) : root.removeAttribute("data-theme"));
   root.classList.add("js");
   show(kept());
 
   // Text as it is searched: without accents, hyphens inside words, commas inside numbers; signs by their names.
-  const SIGNS = { "−": "-", "–": "-", "×": "x", "·": " ", "√": "sqrt", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "^": "",
+  const SIGNS = { "−": "-", "–": "-", "×": "x", "·": " ", "√": "sqrt", "≤": "<=", "≥": ">=", "→": "->", "^": "",
     α: "alpha", β: "beta", γ: "gamma", δ: "delta", ε: "epsilon", η: "eta", θ: "theta", λ: "lambda", σ: "sigma", Σ: "sum" };
   const fold = (text) =>
-    text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").replace(/[−–×·√≤≥≠→^αβγδεηθλσΣ]/g, (sign) => SIGNS[sign])
+    text.replaceAll("≠", "!=").normalize("NFKD").replace(/[\u0300-\u036f]/g, "").replace(/[−–×·√≤≥→^αβγδεηθλσΣ]/g, (sign) => SIGNS[sign])
       .replace(/(?<=\p{L})[-_](?=\p{L})/gu, "").replace(/(\d),(?=\d{3})/g, "$1").toLowerCase();
-  const UNASKED = new Set(["a", "an", "and", "in", "is", "of", "or", "the", "to", "versus", "vs", "vs."]);
+  const UNASKED = new Set(["a", "an", "and", "are", "do", "does", "how", "in", "is", "much", "of", "or", "the", "to", "versus", "vs", "what", "why"]);
+  const wordsOf = (folded) => folded.split(/\s+/).map((word) => word.replace(/^["'“(]+|[.,;:?!"'”]+$/g, "")).filter(Boolean);
   const KINDS = { claim: 60, folklore: 60, misconception: 60, heading: 30, text: 0 };
   let records = null, loading = null;
 
@@ -31,7 +32,7 @@
         const { pages, texts } = window.COURSE;
         records = texts.map(([page, anchor, kind, title, words]) => ({
           address: `${pages[page][0]}#${anchor}`, page: pages[page][1], lab: pages[page][0].startsWith("lab_"), kind, title, words,
-          head: fold(title), all: fold(`${title} ${words}`),
+          head: fold(title), all: fold(`${title}${KINDS[kind] === 60 ? " claim" : ""} ${words}`),
         }));
         done();
       };
@@ -44,7 +45,7 @@
   // letters, such as ZeRO, is best found written like that. Where no record has all words, those with most of them.
   function search(question) {
     const phrase = fold(question).trim();
-    const asked = phrase.split(/\s+/).filter(Boolean), words = asked.filter((word) => !UNASKED.has(word));
+    const asked = wordsOf(phrase), words = asked.filter((word) => !UNASKED.has(word));
     if (!words.length) words.push(...asked);
     if (!words.length) return [];
     const written = question.trim().split(/\s+/).filter((word) => /\p{Lu}/u.test(word.slice(1)));
@@ -56,7 +57,7 @@
       whole.forEach((word) => { points += word.test(record.all) ? 20 : 0; });
       for (const word of words) points += record.kind !== "heading" && record.head.includes(word) ? 20 : 0; // a claim's number
       for (const word of written) points += `${record.title} ${record.words}`.includes(word) ? 30 : 0;
-      return [found, points + (record.kind !== "heading" && record.head.split(" ").includes(phrase) ? 60 : 0)];
+      return [found, points + (record.kind !== "heading" && words.some((word) => /\d/.test(word) && record.head.split(" ").includes(word)) ? 60 : 0)];
     };
     const scored = records.map((record) => [score(record), record]).filter(([points]) => points);
     const most = Math.max(...scored.map(([[found]]) => found));
@@ -68,7 +69,7 @@
   const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   // What a question's words look like in a text that was not folded.
   function pattern(question) {
-    const words = fold(question).split(/\s+/).filter((word) => word && !UNASKED.has(word));
+    const words = wordsOf(fold(question)).filter((word) => !UNASKED.has(word));
     const loose = words.map((word) => [...word].map(escaped).join("[-_,]?"));
     return loose.length ? new RegExp(`(${loose.join("|")})`, "i") : null;
   }
@@ -92,6 +93,7 @@
     for (const record of found) {
       const link = Object.assign(document.createElement("a"), { href: record.address });
       link.setAttribute("role", "option");
+      link.id = `found-${box.childElementCount}`;
       const head = document.createElement("b");
       head.append(marked(record.title || record.page, question));
       const where = Object.assign(document.createElement("small"), { textContent: record.title ? record.page : `text in ${record.page}` });
@@ -104,29 +106,32 @@
   function startSearch() {
     const input = document.getElementById("find"), box = document.getElementById("found");
     let at = -1;
-    const close = () => { box.hidden = true; at = -1; input.setAttribute("aria-expanded", "false"); };
+    const close = () => { box.hidden = true; at = -1; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); };
     const update = async () => {
       await load();
       if (!records) return;
       if (!input.value.trim()) return close();
       list(search(input.value), box, input.value);
       at = -1;
+      input.removeAttribute("aria-activedescendant");
       box.hidden = false;
       input.setAttribute("aria-expanded", "true");
     };
     input.addEventListener("focus", load);
     input.addEventListener("input", update);
     input.addEventListener("keydown", (event) => {
-      const links = [...box.querySelectorAll("a")];
+      const links = box.hidden ? [] : [...box.querySelectorAll("a")];
       if (event.key === "Escape") { close(); input.blur(); }
       if (event.key === "Enter" && links.length) { event.preventDefault(); links[Math.max(at, 0)].click(); close(); }
       if ((event.key === "ArrowDown" || event.key === "ArrowUp") && links.length) {
         event.preventDefault();
         at = (at + (event.key === "ArrowDown" ? 1 : links.length - 1) + (at < 0 && event.key === "ArrowUp" ? 1 : 0)) % links.length;
         links.forEach((link, place) => link.setAttribute("aria-selected", place === at));
+        input.setAttribute("aria-activedescendant", links[at].id);
         links[at].scrollIntoView({ block: "nearest" });
       }
     });
+    document.addEventListener("focusin", (event) => { if (!box.contains(event.target) && event.target !== input) close(); });
     document.addEventListener("click", (event) => { if (!box.contains(event.target) && event.target !== input) close(); });
     box.addEventListener("click", (event) => { if (event.target.closest("a")) close(); });
     for (const link of document.querySelectorAll(".to-search")) {
@@ -141,12 +146,16 @@
     const button = document.getElementById("theme");
     const names = { "": "◐", light: "☀", dark: "☾" };
     const now = () => root.getAttribute("data-theme") || "";
-    button.textContent = names[now()];
+    const say = () => {
+      button.textContent = names[now()];
+      button.setAttribute("aria-label", `colours: ${now() || "as the system says"}`);
+    };
+    say();
     button.addEventListener("click", () => {
       const next = { "": "dark", dark: "light", light: "" }[now()];
       show(next);
       kept(next);
-      button.textContent = names[next];
+      say();
     });
   }
 
@@ -180,13 +189,14 @@
     };
     status.addEventListener("change", update);
     lecture.addEventListener("change", update);
-    update();
+    addEventListener("pageshow", update); // a browser that goes back sets the lists again, after the page has loaded
   }
 
   // A link into something folded opens it.
   function reveal() {
     let target = null;
-    try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch { /* no such place */ }
+    const place = location.hash.slice(1);
+    try { target = document.getElementById(place) ?? document.getElementById(decodeURIComponent(place)); } catch { /* no such place */ }
     for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
     if (target?.closest("details")) target.scrollIntoView();
   }
@@ -196,10 +206,12 @@
     const contents = document.querySelector(".contents");
     if (!contents) return;
     const broad = matchMedia("(min-width: 62.01rem)");
-    contents.open = broad.matches;
+    const fit = () => { contents.open = broad.matches; };
+    broad.addEventListener("change", fit);
+    fit();
     contents.addEventListener("click", (event) => { if (event.target.closest("a") && !broad.matches) contents.open = false; });
     const links = [...contents.querySelectorAll(".headings a")];
-    const targets = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+    const targets = links.map((link) => document.getElementById(link.getAttribute("href").slice(1))); // as written: nbconvert's ids have escapes
     let marked = null;
     const mark = () => {
       const line = innerHeight + scrollY > root.scrollHeight - 10 ? innerHeight : innerHeight / 4; // at the end, all of it is read
@@ -224,14 +236,14 @@
 
   // What scrolls sideways can be reached and scrolled by keyboard, and says what it is.
   function startScrolling() {
-    const boxes = [...document.querySelectorAll("pre, .wide, .output, .found, .opening figure")];
+    const boxes = [...document.querySelectorAll("pre, .wide, .output, .opening figure, math[display=block]")];
     const update = () => {
       const scrolls = boxes.map((box) => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX));
       boxes.forEach((box, place) => {
         if (!scrolls[place]) return ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
         box.tabIndex = 0;
         box.setAttribute("role", "group");
-        box.setAttribute("aria-label", `${box.matches(".wide") ? "table" : box.matches("figure") ? "picture" : box.closest(".source") ? "code" : "output"}, scrolls sideways`);
+        box.setAttribute("aria-label", `${box.matches(".wide") ? "table" : box.matches("figure") ? "picture" : box.matches("math") ? "formula" : box.closest(".source") ? "code" : "output"}, scrolls sideways`);
       });
     };
     addEventListener("resize", update);

@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers.paths import ROOT
 
-from utils.__main__ import add_train, build_model, main, option_of
+from utils.__main__ import add_train, build_model, main, option_of, resumption
 from utils.data.datasets import text_file
 from utils.loop import checkpoint, evaluate
 from utils.loop.config import Config
@@ -291,6 +291,15 @@ def test_sigterm_says_what_was_saved_and_where_the_run_goes_on(tmp_path):
         output.splitlines()[-1]
         == f"stopped by a signal: step {saved:,} is saved in run; the same command goes on from there"
     )
+
+
+def test_where_only_a_best_checkpoint_was_saved_the_run_goes_on_from_it(text_run, tmp_path):
+    (tmp_path / "run.json").symlink_to(text_run / "run.json")
+    (tmp_path / "checkpoints").mkdir()
+    (best,) = (text_run / "checkpoints").glob("best-*")
+    (tmp_path / "checkpoints" / best.name).symlink_to(best)
+    assert resumption(str(tmp_path)).startswith("step 40 is saved")
+    assert read_run(tmp_path).weights(newest=True)[1] == "step 40, the newest"
 
 
 def test_ctrl_c_before_anything_was_saved_says_so(tmp_path, capsys, monkeypatch):

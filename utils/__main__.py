@@ -183,7 +183,7 @@ def report(result: Result, splits: Splits, run: Path) -> None:
 
 def resumption(run: str) -> str:
     """Where the same command goes on."""
-    steps = read_run(run).saved_steps() if Path(run, "run.json").is_file() else []
+    steps = read_run(run).saved_steps(None) if Path(run, "run.json").is_file() else []
     if not steps:
         return "nothing was saved yet; the same command starts again"
     return f"step {steps[-1]:,} is saved in {run}; the same command goes on from there"

@@ -731,7 +731,7 @@ planted(
 )
 def _(right, model):
     before = right(model)
-    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), before.kept)
+    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), list(before.kept.values()))
     return before
 
 

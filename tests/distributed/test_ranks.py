@@ -321,6 +321,14 @@ def test_mfu_is_of_the_peak_of_all_ranks(decided):
     assert [outcome["flops"] for outcome in decided] == pytest.approx([(2 * forward + inputs) / 2] * 2)
 
 
+@pytest.mark.slow
+def test_in_parts_too_validation_changes_nothing_and_nested_lists_and_ties_train(decided):
+    for outcome in decided:
+        assert outcome["watched"][0] == outcome["watched"][1] == decided[0]["watched"][0]
+        copies, parts = outcome["nested"]
+        assert furthest(parts, copies) < 1e-12 and len(parts) > 9
+
+
 def one_rank_with_nan(**changes):
     return ranked_run.outcome(*ranked_run.run("ten", loss=ranked_run.At(5, 0, lambda loss: loss * math.nan), **changes))
 

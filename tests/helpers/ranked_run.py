@@ -69,6 +69,41 @@ def single() -> nn.Module:
     return perceptron().float()
 
 
+class Centred(nn.Linear):
+    """Its outputs, less a running mean of them, which each rank sees of its own examples."""
+
+    def __init__(self):
+        super().__init__(5, 3)
+        self.register_buffer("centre", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = super().forward(x)
+        self.centre.mul_(0.9).add_(outputs.detach().mean(0), alpha=0.1)
+        return outputs - self.centre
+
+
+def centred() -> nn.Module:
+    return Centred().double()
+
+
+class Nested(nn.Module):
+    """Layers in lists of lists, and the first one tied to the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = nn.ModuleList(nn.ModuleList([nn.Sequential(nn.Linear(5, 5)), nn.Tanh()]) for _ in range(3))
+        self.pairs[2][0][0].weight = self.pairs[0][0][0].weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer, function in self.pairs:
+            x = function(layer(x))
+        return x
+
+
+def nested() -> nn.Module:
+    return Nested().double()
+
+
 def transformer() -> nn.Module:
     return GPT(7, context=8, width=8, heads=2, layers=2).double()
 
@@ -111,6 +146,8 @@ OTHERS = {  # the same on the same number of ranks
     "noisy parts": (forgetful, Points, {"batch_size": 10, "lr": 1e-2, "ema": 0.9, "clip": 0.5, "parallel": "fsdp"}),
     "half": (single, Singles, {"batch_size": 10, "lr": 1e-2, "ema": 0.9}),
     "spoilt": (perceptron, Spoilt, SHARDED | {"val_every": 0}),
+    "centred": (centred, Points, SHARDED),
+    "nested": (nested, Points, SHARDED),
 }
 COMMON = {"steps": STEPS, "seed": 3, "log_every": 1, "val_every": 10, "val_batch_size": 13, "save_every": 10}
 COMMON["deterministic"] = False  # a CPU is so by itself, and to switch it on takes seconds of imports
@@ -284,6 +321,8 @@ def alike(folder: Path) -> dict:
         "other models": refusal(train, other, data, None, config),
         "other configs": refusal(run, "even", lr=0.1 * (1 + started().rank)),
         "still works": outcome(*run("even", steps=3)),
+        "watched": [outcome(*run("centred", steps=9, val_every=every))["weights"] for every in (0, 3)],
+        "nested": [outcome(*run("nested", steps=9, parallel=how))["history"] for how in ("ddp", "fsdp")],
         "flops": flops_of_a_target(*run("even", steps=3, peak_flops=1e12)),
     }
 

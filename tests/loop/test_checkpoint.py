@@ -80,6 +80,18 @@ def test_sweep_deletes_what_crashed_saves_left_and_nothing_else(tmp_path):
     checkpoint.sweep(tmp_path / "not there")
 
 
+def test_a_whole_checkpoint_that_cannot_be_read_is_an_error_and_not_skipped(tmp_path):
+    """To go on from an older one would in time delete it."""
+    checkpoint.save(tmp_path, 1, {"step": 1})
+    checkpoint.save(tmp_path, 2, {"step": Odd()})
+    with pytest.raises(ValueError, match="is not a checkpoint of plain data"):
+        checkpoint.load_newest(tmp_path)
+
+
+class Odd:
+    """Nothing that loads without running code."""
+
+
 @pytest.mark.parametrize("keep", [1, 2])
 def test_a_damaged_file_of_a_later_step_does_not_push_out_good_ones(tmp_path, keep):
     """Resumed from step 10 because 30 is damaged: what is saved from here on must stay."""

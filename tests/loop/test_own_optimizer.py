@@ -1,5 +1,6 @@
 """An optimizer of the caller's own trains as the loop's own does: same schedule, same resumption, no trace of a bad step."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -97,5 +98,58 @@ def test_it_resumes_with_the_same_bits_and_not_with_another(tmp_path):
     other = lambda model: torch.optim.RMSprop(model.parameters(), lr=3e-2, momentum=0.9)  # noqa: E731
     with pytest.raises(ValueError, match=r"another optimizer \(optimizer: RMSprop .*0\.01.* → RMSprop .*0\.03"):
         train(net(), DATA, None, config, run=tmp_path, optimizer=other)
+    turned = lambda model: torch.optim.RMSprop(reversed(list(model.parameters())), lr=1e-2, momentum=0.9)  # noqa: E731
+    centred = lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9, centered=True)  # noqa: E731
+    for other in (turned, centred):
+        with pytest.raises(ValueError, match=r"another optimizer \(optimizer's groups: "):
+            train(net(), DATA, None, config, run=tmp_path, optimizer=other)
     train(resumed, DATA, None, config, run=tmp_path, optimizer=RULES["RMSprop"])
     assert same(resumed, straight)
+
+
+def test_a_setting_that_no_checkpoint_can_hold_is_refused_before_the_first_step():
+    with pytest.raises(ValueError, match=r"lr of the optimizer is .*0\.01.*, a float64, which no checkpoint can hold"):
+        train(
+            net(),
+            DATA,
+            None,
+            Config(steps=1),
+            optimizer=lambda model: torch.optim.SGD(model.parameters(), np.float64(0.01)),
+        )
+
+
+class InSingle(torch.optim.Optimizer):
+    """Momentum in float32, whatever the weights are."""
+
+    def __init__(self, parameters, lr=0.1):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p].setdefault("momentum", torch.zeros_like(p, dtype=torch.float32))
+                p -= group["lr"] * kept.mul_(0.9).add_(p.grad)
+
+
+def test_an_optimizers_state_comes_back_in_its_own_dtype(tmp_path):
+    data = TensorData(DATA.x.bfloat16(), DATA.y)
+    make = lambda model: InSingle(model.parameters())  # noqa: E731
+    straight, resumed = net().bfloat16(), net().bfloat16()
+    train(straight, data, None, Config(steps=40, batch_size=24), optimizer=make)
+    train(net().bfloat16(), data, None, Config(steps=10, batch_size=24), run=tmp_path, optimizer=make)
+    train(resumed, data, None, Config(steps=40, batch_size=24), run=tmp_path, optimizer=make)
+    assert same(resumed, straight)
+
+
+def test_blocked_steps_are_counted_where_a_device_decides_and_the_run_stops_early(monkeypatch):
+    begin = Guard.__init__
+
+    def beginning(guard, *arguments, **options):
+        begin(guard, *arguments, **options)
+        guard.on_host = False
+
+    monkeypatch.setattr(state.Guard, "__init__", beginning)
+    config = Config(steps=200, batch_size=24, lr=10.0, nonfinite="skip", val_every=5, patience=1)
+    result = train(net(), DATA, DATA, config, loss=Poison(2))
+    assert result.stopped_early and result.steps < 50 and result.skipped == 1

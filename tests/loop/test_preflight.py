@@ -577,6 +577,13 @@ def test_checkpoints_that_are_gone_are_said_to_be_and_the_old_log_is_kept(finish
     assert (finished / "log.jsonl.old").read_text() == old and (finished / "log.jsonl.old2").read_text() == again
 
 
+def test_files_of_the_users_own_stay(tmp_path):
+    (tmp_path / ".tmp-mine").mkdir()
+    (tmp_path / ".tmp-mine" / "thesis.txt").write_text("years of work")
+    train(net(), TensorData(X, Y), None, Config(steps=2), run=tmp_path)
+    assert (tmp_path / ".tmp-mine" / "thesis.txt").exists()
+
+
 def test_foreign_lines_in_the_log_are_left_out(finished):
     with open(finished / "log.jsonl", "ab") as log:
         log.write(b'17\n{"a": 1}\n\xff\xfe\n{"step": 4, "lo')

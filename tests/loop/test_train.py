@@ -336,6 +336,40 @@ def test_a_buffer_that_the_model_replaces_is_undone_as_well():
     assert ends[0].isfinite().all() and torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
 
 
+class Masked(nn.Module):
+    """It makes a mask when it first runs, and a longer one for longer inputs; and counts its steps in a buffer not saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(7, 8), nn.Linear(8, 7)
+        self.register_buffer("steps", torch.zeros(()), persistent=False)
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        if not hasattr(self, "mask") or len(self.mask) < length:
+            self.register_buffer("mask", torch.ones(length, length, device=tokens.device).tril(), persistent=False)
+        self.steps += self.training
+        mask = self.mask[:length, :length]
+        mixed = (mask / mask.sum(1, keepdim=True)) @ self.table(tokens)
+        return self.head(mixed) * (1 + 0.01 * self.steps)
+
+
+def test_a_buffer_that_appears_or_grows_in_forward_is_no_error_and_one_that_is_not_saved_resumes(tmp_path):
+    ids = torch.randint(7, (24, 9), generator=torch.Generator().manual_seed(0))
+    data, longer = TensorData(ids[:, :5], ids[:, 1:6]), TensorData(ids[:, :8], ids[:, 1:])
+    settings = {"val": longer, "ema": 0.9, "val_every": 5, "nonfinite": "skip", "peak_flops": 1e12, "batch_size": 8}
+
+    def run(steps, **more):
+        torch.manual_seed(0)
+        return trained(Masked(), data, steps=steps, **settings, **more)
+
+    straight = run(20)
+    assert straight.model.steps == 20
+    run(10, run=tmp_path)
+    resumed = run(20, run=tmp_path)
+    assert resumed.model.steps == 20 and torch.equal(weights(resumed.model), weights(straight.model))
+
+
 def test_flops_are_counted_under_autocast_and_for_every_example():
     """The first two of the texts, on which they are counted, have one target each, the others 14."""
     ids = torch.randint(7, (40, 16), generator=torch.Generator().manual_seed(0))
@@ -425,6 +459,23 @@ def test_an_improvement_counts_from_min_delta_on():
     state = State(net(), Config(patience=2, min_delta=0.25, device=DEVICE.type), DEVICE)
     assert [state.is_best(loss) for loss in (2.0, 1.75, 1.5, 1.375, 1.3)] == [True, False, True, False, False]
     assert state.best["val_loss"] == 1.5 and state.stopped_early
+
+
+class WithState(nn.Linear):
+    """A module with state that is no tensor, as quantised ones have."""
+
+    def get_extra_state(self):
+        return {"calls": 3}
+
+    def set_extra_state(self, state):
+        assert state == {"calls": 3}
+
+
+def test_a_modules_extra_state_is_no_tensor(tmp_path):
+    for steps in (4, 8):
+        trained(WithState(2, 3), val=SPIRAL.val, steps=steps, run=tmp_path, val_every=2)
+    result = trained(WithState(2, 3), val=SPIRAL.val, steps=4, val_every=2)
+    assert result.best_weights["_extra_state"] == {"calls": 3}
 
 
 def test_early_stopping_and_the_best_weights(tmp_path):

@@ -1,6 +1,7 @@
 """A model on every rank: copies whose gradients are summed (DDP), or parts that are gathered where needed (FSDP2)."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
@@ -58,8 +59,15 @@ def _sum(group: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
 
 
 def sync_on_last_micro_batch(forward: Callable, parts: Iterable, count: int) -> Iterable:
-    """Hands on the `count` parts of a batch. DDP sums over ranks in the last one's backward; until then gradients add up."""
-    return _switched(forward, parts, count) if isinstance(forward, DistributedDataParallel) else parts
+    """Hands on the `count` parts of a batch. DDP sums over ranks in the last one's backward; until then gradients add up.
+
+    DDP begins each step with rank 0's buffers on every rank. FSDP does not, so that is done here.
+    """
+    if isinstance(forward, DistributedDataParallel):
+        return _switched(forward, parts, count)
+    for buffer in forward.buffers():
+        dist.broadcast(buffer.detach(), src=0)
+    return parts
 
 
 def _switched(copies: DistributedDataParallel, parts: Iterable, count: int) -> Iterator:
@@ -72,17 +80,34 @@ def sharded(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
     """A copy of `model` on `device`, of each of whose parameters every rank holds one part.
 
     A block's parameters are gathered for its forward and again for its backward, when their gradients are summed. Blocks
-    are what stands in a Sequential or a ModuleList and has modules of its own; the rest is gathered at once.
+    are what stands in a Sequential or a ModuleList, has modules of its own and shares no parameter with the rest, which is
+    gathered at once.
     """
     model = copy.deepcopy(model)
     mesh = init_device_mesh(device.type, (ranks.world,))
+    uses = _uses(model)
     lists = [module for module in model.modules() if isinstance(module, nn.Sequential | nn.ModuleList)]
-    blocks = [block for modules in reversed(lists) for block in modules if any(block.children())]
+    blocks = [
+        block
+        for modules in reversed(lists)
+        for block in modules
+        if any(block.children()) and _stands_alone(block, uses)
+    ]
     for module in dict.fromkeys([*blocks, model]):
         fully_shard(module, mesh=mesh, reshard_after_forward=True)
         module.set_gradient_divide_factor(1.0)  # a sum, as above
         module.set_force_sum_reduction_for_comms(True)
     return model
+
+
+def _uses(module: nn.Module) -> Counter:
+    """How often each parameter stands in a module: a tied one more than once."""
+    return Counter(id(p) for _, p in module.named_parameters(remove_duplicate=False))
+
+
+def _stands_alone(block: nn.Module, uses: Counter) -> bool:
+    containers = nn.ModuleList | nn.ModuleDict  # have no forward to gather for
+    return not isinstance(block, containers) and all(uses[p] == n for p, n in _uses(block).items())
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
@@ -111,10 +136,14 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def shard_state(optimizer: torch.optim.Optimizer) -> None:
-    """Cut what an optimizer has loaded whole as its parameters are cut."""
-    for parameter, state in optimizer.state.items():
+def shard_state(optimizer: torch.optim.Optimizer, saved: dict) -> None:
+    """Cut what an optimizer has loaded whole as its parameters are cut; in the dtype saved: torch takes the parameter's."""
+    for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        state = optimizer.state.get(parameter, {})
         for name, value in state.items():
+            before = saved["state"][number].get(name)
+            if isinstance(value, Tensor) and isinstance(before, Tensor) and value.dtype != before.dtype:
+                value = state[name] = before.to(value.device)
             if isinstance(value, Tensor) and value.shape == parameter.shape and not isinstance(value, DTensor):
                 state[name] = shard_like(value, parameter)
 

@@ -37,6 +37,10 @@ _KNOWN = {
 }  # fmt: skip
 
 
+class Damaged(ValueError):
+    """The bytes of a checkpoint are not those that were saved."""
+
+
 def in_parts(state: object) -> bool:
     """Whether any tensor in these nested containers is sharded over ranks."""
     return any(isinstance(leaf, DTensor) for leaf in _leaves(state))
@@ -83,13 +87,13 @@ def verify(folder: Path, digest: str) -> None:
     """Raises ValueError unless the manifest's digest starts with `digest` and the files are exactly those that it lists."""
     manifest = folder / MANIFEST
     if not manifest.is_file() or not sha256(manifest).startswith(digest):
-        raise ValueError(f"{folder.name} is damaged: its manifest is missing or not the one that was written")
+        raise Damaged(f"{folder.name} is damaged: its manifest is missing or not the one that was written")
     listed = json.loads(manifest.read_text())
     found = {path.name for path in folder.iterdir()} - {MANIFEST}
     if wrong := sorted(listed.keys() ^ found):
-        raise ValueError(f"{folder.name} is damaged: {', '.join(wrong)} missing or not in its manifest")
+        raise Damaged(f"{folder.name} is damaged: {', '.join(wrong)} missing or not in its manifest")
     if wrong := [name for name in listed if sha256(folder / name) != listed[name]]:
-        raise ValueError(f"{folder.name} is damaged: {', '.join(wrong)} changed since it was written")
+        raise Damaged(f"{folder.name} is damaged: {', '.join(wrong)} changed since it was written")
 
 
 def read(folder: Path) -> dict:

@@ -78,6 +78,7 @@ def _save_parts(folder: Path, temporary: Path, state: dict, name: str, ranks: Ra
     sharded_checkpoint.write(temporary, state, ranks.first)
     if ranks.first:
         path = folder / f"{name}-{sharded_checkpoint.seal(temporary)[:16]}.shards"
+        _sync(temporary)
         os.replace(temporary, path)
         _sync(folder)
     return ranks.of_first(path)
@@ -118,7 +119,9 @@ def load(path: Path) -> dict:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         if digest != match["digest"]:
-            raise ValueError(f"{path.name} is damaged: its bytes have digest {digest}, its name says {match['digest']}")
+            raise sharded_checkpoint.Damaged(
+                f"{path.name} is damaged: its bytes have digest {digest}, its name says {match['digest']}"
+            )
         file.seek(0)
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -127,7 +130,10 @@ def load(path: Path) -> dict:
 
 
 def load_newest(folder: Path, kind: str | None = "step", say=print) -> dict | None:
-    """The newest intact checkpoint, or None if there is none; names each broken one with `say` and skips it."""
+    """The newest intact checkpoint, or None if there is none; names each damaged one with `say` and skips it.
+
+    One that is whole and cannot be read is an error: starting from an earlier one would in time delete it.
+    """
     newest = _newest(folder, kind, say)
     return newest and newest[1]
 
@@ -142,7 +148,7 @@ def _newest(folder: Path, kind: str | None, say) -> tuple[Path, dict] | None:
     for path in reversed(find(folder, kind)):
         try:
             return path, load(path)
-        except (ValueError, OSError) as error:
+        except (sharded_checkpoint.Damaged, FileNotFoundError) as error:
             say(f"skipped a checkpoint: {error}")
     return None
 
@@ -164,15 +170,18 @@ def prune(newest: Path, keep: int) -> None:
         _remove(path)
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Path, names: str = ".tmp-*") -> None:
     """Delete the leftovers of crashed saves: on a full disk the next save may need their space."""
-    for path in folder.glob(".tmp-*"):
+    for path in folder.glob(names):
         _remove(path)
 
 
 def require_same_tensors(saved: dict[str, Tensor], current: dict[str, Tensor]) -> None:
     """Raises ValueError, naming the first difference, unless two state_dicts have the same names and shapes."""
-    there, here = ([(name, tuple(t.shape)) for name, t in tensors.items()] for tensors in (saved, current))
+    there, here = (
+        [(name, tuple(t.shape), t.dtype) for name, t in tensors.items() if isinstance(t, Tensor)]
+        for tensors in (saved, current)
+    )
     if there != here:
         first = next((a, b) for a, b in zip([*there, None], [*here, None], strict=False) if a != b)
         raise ValueError(

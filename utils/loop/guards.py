@@ -1,7 +1,4 @@
-"""Safety: non-finite gradients never reach the weights; a step that runs out of memory is repeated in smaller parts.
-
-diagnosis.py writes the error messages.
-"""
+"""Safety: non-finite gradients never reach the weights; a step that runs out of memory is repeated in smaller parts."""
 
 import math
 from collections.abc import Callable
@@ -49,10 +46,8 @@ class Guard:
 
     def undo_buffers(self, before: "Snapshot") -> None:
         """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
-        if self.bad is None:
-            return
-        for buffer, kept in zip(before.model.buffers(), before.kept, strict=True):
-            buffer.copy_(torch.where(self.bad, kept, buffer))
+        if self.bad is not None:
+            put_back(before.model, before.kept, self.bad)
 
     def state_dict(self) -> dict:
         return {"blocked": self.blocked.item(), "streak": self.streak.item()}
@@ -74,17 +69,23 @@ def all_finite(tensors: list[Tensor]) -> bool:
     return math.isfinite(abs(total)) or all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
+def put_back(model: nn.Module, kept: dict[str, Tensor], where: bool | Tensor = True) -> None:
+    """Restore the buffers, `where` that is true; not one that the model has added or resized since, a cache or a mask."""
+    for name, buffer in model.named_buffers():
+        if name in kept and kept[name].shape == buffer.shape:
+            buffer.copy_(kept[name] if where is True else torch.where(where, kept[name], buffer))
+
+
 class Snapshot:
     """torch's random streams and the model's buffers before a forward pass, to undo it."""
 
     def __init__(self, model: nn.Module):
-        self.model, self.kept = model, [buffer.clone() for buffer in model.buffers()]
+        self.model, self.kept = model, {name: buffer.clone() for name, buffer in model.named_buffers()}
         self.cpu_stream = torch.get_rng_state()
         self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
 
     def restore(self) -> None:
-        for buffer, kept in zip(self.model.buffers(), self.kept, strict=True):
-            buffer.copy_(kept)
+        put_back(self.model, self.kept)
         torch.set_rng_state(self.cpu_stream)
         set_accelerator_rng_state(self.device_streams)
 
@@ -109,12 +110,11 @@ def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[
 @contextmanager
 def eval_mode(model: nn.Module):
     """Put all modules in eval mode; afterwards restore buffers, and the mode of each (one may have been frozen in it)."""
-    modes, kept = [(module, module.training) for module in model.modules()], [b.clone() for b in model.buffers()]
+    modes, kept = [(m, m.training) for m in model.modules()], {name: b.clone() for name, b in model.named_buffers()}
     model.eval()
     try:
         yield
     finally:
         for module, mode in modes:
             module.training = mode
-        for buffer, before in zip(model.buffers(), kept, strict=True):
-            buffer.copy_(before)
+        put_back(model, kept)

@@ -8,11 +8,13 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
-from utils.loop.own_optimizer import settings_of
+from utils.loop.own_optimizer import details_of, settings_of
 from utils.loop.state import State
 
 
-def inputs_of(state: State, train_data: Dataset, val_data: Dataset | None, loss: Callable) -> dict[str, str]:
+def inputs_of(
+    state: State, train_data: Dataset, val_data: Dataset | None, loss: Callable, own_optimizer: bool = False
+) -> dict[str, str]:
     """{name: value} of each."""
     return {
         "training data": digest_of(train_data),
@@ -20,7 +22,7 @@ def inputs_of(state: State, train_data: Dataset, val_data: Dataset | None, loss:
         "loss": name_of(loss),
         "model": str(state.original_model),
         "optimizer": settings_of(state.optimizer),
-    }
+    } | ({"optimizer's groups": details_of(state.optimizer, state.model)} if own_optimizer else {})
 
 
 def digest_of(data: Dataset) -> str:

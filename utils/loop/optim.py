@@ -101,5 +101,7 @@ class Ema:
 
     def copy_buffers(self, model: nn.Module) -> None:
         """Copy the buffers (BatchNorm's statistics), which are not averaged."""
-        for own, current in zip(self.model.buffers(), model.buffers(), strict=True):
-            own.copy_(current)
+        own = dict(self.model.named_buffers())
+        for name, current in model.named_buffers():
+            if name in own and own[name].shape == current.shape:  # not a cache that has grown
+                own[name].copy_(current)

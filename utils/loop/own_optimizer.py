@@ -1,5 +1,6 @@
 """An optimizer of the caller's own: what is asked of it, and how it skips a blocked step."""
 
+import io
 from collections.abc import Callable
 from types import MethodType
 
@@ -38,6 +39,7 @@ def made_by(factory: Callable[[nn.Module], torch.optim.Optimizer], model: nn.Mod
         wanted = getattr(config, name)
         if wanted != getattr(Config, name) and not any(group.get(name) == wanted for group in optimizer.param_groups):
             raise ValueError(f"{name} is {wanted!r} in the config, but in no group of the optimizer: set it there")
+    require_plain(optimizer)
     if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
         optimizer.step = MethodType(_unless_blocked(optimizer.step), optimizer)
     return optimizer
@@ -52,6 +54,35 @@ def _unless_blocked(step: Callable[[], None]) -> Callable:
             step()
 
     return step_unless_blocked
+
+
+def require_plain(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ValueError for a setting that a checkpoint could not give back: it loads without running code."""
+    file = io.BytesIO()
+    for group in optimizer.state_dict()["param_groups"]:
+        for name, value in group.items():
+            file.seek(0)
+            try:
+                torch.save(value, file)
+                file.seek(0)
+                torch.load(file, weights_only=True)
+            except Exception as error:  # pickle and its readers raise many kinds
+                raise ValueError(
+                    f"{name} of the optimizer is {value!r}, a {type(value).__name__}, which no checkpoint can hold: pass a "
+                    "plain number or string, float(lr) in place of one of NumPy's, say"
+                ) from error
+
+
+NOT_SETTINGS = ("capturable", "differentiable", "foreach", "fused")  # how a step is computed, not what
+
+
+def details_of(optimizer: torch.optim.Optimizer, model: nn.Module) -> str:
+    """Of each group the switches that are on, and its parameters in order: a checkpoint's moments are told apart by it."""
+    names, lines = {id(p): name for name, p in model.named_parameters()}, []
+    for group in optimizer.param_groups:
+        on = {n: v for n, v in sorted(group.items()) if (v is True or isinstance(v, str)) and n not in NOT_SETTINGS}
+        lines += [f"switches {on}", *(names[id(p)] for p in group["params"])]
+    return "\n".join(lines)
 
 
 def settings_of(optimizer: torch.optim.Optimizer) -> str:

@@ -15,7 +15,7 @@ class Result:
     def __init__(self, log: Log, state: State):
         self._log = log  # reads a resumed run's earlier records at the first access
         self.model, self.ema = state.gathered(state.model), state.gathered(state.ema and state.evaluated)
-        self.steps, self.skipped, self.stopped_early = state.step, state.skipped, state.stopped_early
+        self.steps, self.skipped, self.stopped_early = state.step, int(state.guard.blocked), state.stopped_early
         self.best, self.best_weights = state.best, state.best_weights
 
     @property

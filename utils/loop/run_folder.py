@@ -88,7 +88,7 @@ class RunFolder:
     def _compare(self, inputs: dict[str, str]) -> None:
         before = self.metadata["sessions"][-1].get("inputs", {}) if self.metadata["sessions"] else {}
         changed = changes(before, inputs)
-        if any(change.startswith("optimizer: ") for change in changed):
+        if any(change.startswith("optimizer") for change in changed):
             raise ValueError(
                 f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
                 "with the old one"
@@ -185,8 +185,8 @@ class RunFolder:
             )
         _locked_here.add(self.path.resolve())
         self.log.path = self.here / "log.jsonl"
-        for folder in (self.here, self.checkpoints):
-            checkpoint.sweep(folder)
+        checkpoint.sweep(self.here, ".tmp-run.json.*")  # other files in it may be the user's
+        checkpoint.sweep(self.checkpoints)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         sessions = self.metadata["sessions"]
         if sessions:
@@ -285,6 +285,10 @@ def _try_lock(lock: TextIO) -> bool:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
+    except OSError as error:
+        raise RuntimeError(
+            f"{lock.name} cannot be locked ({error}): its file system has no locks; choose a run folder on another one"
+        ) from error
     return True
 
 

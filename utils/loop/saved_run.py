@@ -24,7 +24,7 @@ class SavedRun:
         """What `train` was given as labels, and the number of training examples."""
         return self.metadata["data"]
 
-    def saved_steps(self, kind: str = "step") -> list[int]:
+    def saved_steps(self, kind: str | None = "step") -> list[int]:
         """The steps of which it holds a checkpoint of this kind, "step" or "best", in order."""
         return [int(path.name.split("-")[1]) for path in checkpoint.find(self.path / "checkpoints", kind)]
 
@@ -36,7 +36,7 @@ class SavedRun:
         """
         if best := self.saved_steps("best")[-1:] if not newest else []:
             return best_weights(self.path), f"step {best[0]:,}, the best validation{self._loss_at(best[0])}"
-        saved = checkpoint.load_newest(self.path / "checkpoints")
+        saved = checkpoint.load_newest(self.path / "checkpoints", kind=None)
         if saved is None:
             raise FileNotFoundError(f"{self.path} holds no checkpoint yet: wait for the first, or lower save_every")
         why = "the newest" if newest else "the newest, since this run has not been validated yet"

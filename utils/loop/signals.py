@@ -10,9 +10,9 @@ SIGTERM_EXIT = 128 + signal.SIGTERM  # 143, what a shell reports for a process t
 class Termination:
     """Within the block SIGTERM only sets `asked`; the loop then finishes its step, saves, and exits.
 
-    So do SIGHUP and SIGUSR1, unless the program handles or ignores them itself (nohup does). A signal after the last step
-    ends the process at the end of the block. Python handles signals in the main thread only; in another thread this does
-    nothing.
+    So do SIGHUP and SIGUSR1, unless the program handles or ignores them itself (nohup does); of a handler in C, such as
+    faulthandler's, Python does not know. A signal after the last step ends the process at the end of the block. Python
+    handles signals in the main thread only; in another thread this does nothing.
     """
 
     def __init__(self):

@@ -15,7 +15,7 @@ from utils.distributed.parallel import broadcast_initial_state, copy_full, shard
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Guard, all_finite
+from utils.loop.guards import Guard, all_finite, put_back
 from utils.loop.metrics import Mean
 from utils.loop.optim import Ema, lr_factor, make_optimizer
 from utils.loop.own_optimizer import made_by
@@ -87,7 +87,7 @@ class State:
         streams, *others = self.ranks.gather(rng_state())
         return {
             "config": asdict(self.config),
-            "model": self.model.state_dict(),
+            "model": (model := self.model.state_dict()),
             "ema": self.evaluated.state_dict() if self.ema else None,
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
@@ -96,17 +96,18 @@ class State:
             "train_loss": self.train_loss.over(self.ranks).sums,
             "rng": streams,
             "progress": {name: getattr(self, name) for name in PROGRESS},
-        } | ({"rng_of_other_ranks": others} if others else {})
+        } | {"buffers": {n: b for n, b in self.model.named_buffers() if n not in model}, "rng_of_other_ranks": others}
 
     def load_state_dict(self, saved: dict) -> None:
         """Restore a state_dict of the same config, from any number of ranks. ValueError if it is of another model."""
         checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
         checkpoint.require_same_trained(saved["optimizer"], self.optimizer.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
+        put_back(self.model, saved.get("buffers", {}))
         if self.ema:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
         self.optimizer.load_state_dict(saved["optimizer"])
-        shard_state(self.optimizer)
+        shard_state(self.optimizer, saved["optimizer"])
         for name in ("scheduler", "scaler", "guard"):
             getattr(self, name).load_state_dict(saved[name])
         for name in PROGRESS:

@@ -144,7 +144,7 @@ def train(
         warm_up_ddp(state, train_data)
         monitor = Monitor(state, order, log, train_data, loss, on_log)
         if folder:
-            folder.resume(state, inputs_of(state, train_data, val_data, loss))
+            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
         steps = range(state.step, state.step if state.stopped_early else config.steps)
         with monitor, closing(batches(train_data, order, steps.start, steps.stop, **config.loading(device))) as stream:
             for x, y in stream:
@@ -185,7 +185,7 @@ def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolde
         folder.save(state.state_dict(), state.step, state.seconds, kind="best")
     else:
         weights = state.evaluated.state_dict()
-        state.best_weights = {name: full_tensor(tensor.clone()) for name, tensor in weights.items()}
+        state.best_weights = {n: full_tensor(t.clone()) if isinstance(t, Tensor) else t for n, t in weights.items()}
 
 
 def evaluate(

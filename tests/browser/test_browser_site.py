@@ -49,6 +49,15 @@ def test_a_page_is_quiet_stays_at_home_fits_and_can_be_read(address, page, name)
     assert {what: where for what, where in found.items() if where} == {}
 
 
+def test_no_page_scrolls_sideways_on_a_phone(on_disk, page):
+    page.set_viewport_size(NARROW)
+    found = {}
+    for file in sorted(SITE.glob("*.html")):
+        page.goto(f"{on_disk}/{file.name}")
+        found |= {file.name: wide} if (wide := too_wide(page)) else {}
+    assert found == {}
+
+
 def test_dark_is_dark_and_can_be_chosen(address, new_page):
     colours = []
     for dark in (False, True):
@@ -105,6 +114,27 @@ def test_search_finds_claims_before_all_else(on_disk, page, words):
     names = page.locator("#found a > b").all_inner_texts()
     assert names[0].split()[0] in ("Claim", "Folklore", "Misconception"), names[:3]
     assert page.locator("#found a").first.locator("mark").count() > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [("what is a stride?", "Claim 1.1"), ("claim 7.11", "Misconception 7.11"), ("Claim 0.1.", "Claim 0.1")],
+)
+def test_search_takes_questions_and_numbers_as_people_write_them(on_disk, page, question, first):
+    page.goto(f"{on_disk}/index.html")
+    found = page.evaluate("words => courseSearch(words).then(found => found[0].title)", question)
+    assert found.startswith(first) and not found[len(first) :][:1].isdigit(), found
+
+
+def test_what_is_chosen_in_the_search_has_a_name_and_it_closes_when_left(on_disk, page):
+    page.goto(f"{on_disk}/index.html")
+    page.locator("#find").fill("stride")
+    page.locator("#found a").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    chosen = page.locator("#find").get_attribute("aria-activedescendant")
+    assert page.locator(f"#{chosen}").get_attribute("aria-selected") == "true"
+    page.locator("footer").evaluate("footer => { footer.tabIndex = 0; footer.focus(); }")
+    assert not page.locator("#found").is_visible()
 
 
 def test_search_folds_what_people_do_not_type(on_disk, page):
@@ -187,6 +217,32 @@ def test_the_side_bar_follows_the_reader(on_disk, page):
     assert [link.get_attribute("href") for link in page.locator(".walk a:visible").all()] == [
         "06_optimizers_and_schedules.html", "08_mixed_precision.html",
     ]  # fmt: skip
+
+
+def test_the_side_bar_follows_the_window_and_the_tasks_of_a_lab(on_disk, page):
+    contents = page.locator(".contents > nav")
+    for before, after in ((800, 1280), (1280, 640)):
+        page.set_viewport_size({"width": before, "height": 900})
+        page.goto(f"{on_disk}/lab_01_views_and_attention.html")
+        page.set_viewport_size({"width": after, "height": 900})
+        contents.wait_for(state="visible" if after > before else "hidden")
+    page.set_viewport_size(WIDE)
+    page.locator("main h2", has_text="Task 2").first.evaluate("heading => heading.scrollIntoView()")
+    page.locator(".contents .headings a[aria-current]", has_text="Task 2").wait_for()
+
+
+def test_the_ledger_shows_what_its_lists_say_also_after_going_back(on_disk, page):
+    page.goto(f"{on_disk}/ledger.html")
+    counts = {}
+    for kind in ("folklore", "misconception"):
+        page.locator("#status").select_option(kind)
+        counts[kind] = page.locator("#shown").inner_text()
+    assert counts["folklore"] != counts["misconception"]
+    page.locator("tr:visible a[href*='#claim']").first.click()
+    page.wait_for_url("**#claim-*")
+    page.go_back()
+    page.wait_for_function("() => document.getElementById('status').value === 'misconception'")
+    page.get_by_text(counts["misconception"]).wait_for()
 
 
 def test_on_a_phone_there_is_a_menu_and_a_way_to_the_search(on_disk, page):

@@ -21,8 +21,10 @@ ELSE = "Or read the course at home: its README needs two commands"
 # What an older torch does to the notebooks, as seen with Colab's 2.9.0 on a CPU.
 CANNOT_RUN = ("14_more_ranks",)  # they import what it lacks
 RED = {  # the claims whose proofs are red
+    "02_dtypes_bit_by_bit": ("2.19",),
     "13_more_about_capture": ("13.101", "13.103"),
     "14_many_ranks": ("14.29",),
+    "14_the_loop_on_many_ranks": ("14.207",),
 }
 
 

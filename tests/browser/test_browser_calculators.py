@@ -143,6 +143,15 @@ def test_number_and_picture_follow(opened, name):
     assert all(a != b for a, b in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize("name", [name for name in SLIDERS if SLIDERS[name]])
+def test_a_slider_is_moved_by_the_keyboard(opened, name):
+    shown = Shown(opened, name)
+    before, handle = shown.inputs(), shown.box.locator(f".input-{SLIDERS[name]} .noUi-handle")
+    handle.press("ArrowLeft")
+    assert shown._within(FOLLOWS, lambda: shown.inputs() != before)
+    assert shown.disagreement() == ""
+
+
 @pytest.mark.parametrize("name", SLIDERS)
 def test_it_is_laid_out_as_a_form(opened, name):
     """One input in a row: no label is cut, all begin and end at the same places, and each has a name."""

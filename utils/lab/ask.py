@@ -113,9 +113,8 @@ class Ask:
         except NotImplementedError as error:
             if "not implemented for '" not in str(error):
                 raise
-            lacks = RuntimeError(str(error)).with_traceback(
-                error.__traceback__
-            )  # torch's own: a dtype without a kernel
+            # torch's own, for a dtype without a kernel: the code is written, and wrong.
+            lacks = RuntimeError(str(error)).with_traceback(error.__traceback__)
             vars(lacks).update(vars(error))
             return Answer(code, given, raised=lacks)
         except Exception as error:

@@ -58,10 +58,9 @@ def _unless_blocked(step: Callable[[], None]) -> Callable:
 
 def require_plain(optimizer: torch.optim.Optimizer) -> None:
     """Raises ValueError for a setting that a checkpoint could not give back: it loads without running code."""
-    file = io.BytesIO()
     for group in optimizer.state_dict()["param_groups"]:
         for name, value in group.items():
-            file.seek(0)
+            file = io.BytesIO()
             try:
                 torch.save(value, file)
                 file.seek(0)

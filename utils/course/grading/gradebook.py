@@ -80,9 +80,8 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
     by_student: dict[str, dict[str, dict]] = {}
     for record in found:
         by_student.setdefault(record["student"], {})[record["lab"]] = record
-    known = {
-        record["id"]: record["student"] for record in found if record["id"]
-    }  # whom another lab's file names otherwise
+    # The class list may name otherwise whom another lab's files have named already.
+    known = {record["id"]: record["student"] for record in found if record["id"]}
     for each in (each for listed in missing.values() for each in listed):
         by_student.setdefault(known.get(each.id, each.student), {})
     by_student = dict(sorted(by_student.items()))

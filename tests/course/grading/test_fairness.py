@@ -182,20 +182,30 @@ DO_NOTHING = ("None", "0.0", "()", "[]", "torch.zeros(())", "0 * next(iter(a), 0
 
 
 class Stubs(ast.NodeTransformer):
-    """Every function and method of a task's cell answers `answer`, whatever it is asked; classes stay what they are."""
+    """Every function and method of a task's cell answers `answer`, whatever it is asked.
 
-    def __init__(self, answer: str):
-        self.answer = answer
+    `__init__` stays as it is if `built`; else it only calls the parent's.
+    """
+
+    def __init__(self, answer: str, built: bool):
+        self.answer, self.built = answer, built
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        if node.name == "__init__":
+        if node.name != "__init__":
+            stub = f"def {node.name}(*a, **k):\n    return {self.answer}"
+        elif self.built:
             return node
-        stub = ast.parse(f"def {node.name}(*a, **k):\n    return {self.answer}").body[0]
-        return ast.copy_location(stub, node)
+        else:
+            stub = "def __init__(self, *a, **k):\n    super().__init__()"
+        return ast.copy_location(ast.parse(stub).body[0], node)
 
 
-def stubbed(source: str, answer: str) -> str:
-    return ast.unparse(ast.fix_missing_locations(Stubs(answer).visit(ast.parse(source))))
+def stubbed(source: str, answer: str, built: bool) -> str:
+    return ast.unparse(ast.fix_missing_locations(Stubs(answer, built).visit(ast.parse(source))))
+
+
+def has_init(source: str) -> bool:
+    return any(isinstance(node, ast.FunctionDef) and node.name == "__init__" for node in ast.walk(ast.parse(source)))
 
 
 @pytest.mark.slow
@@ -204,21 +214,25 @@ def stubbed(source: str, answer: str) -> str:
     [pytest.param(path, id=path.stem, marks=[] if path == LAB else pytest.mark.nightly) for path in SOLUTIONS],
 )
 def test_no_answer_that_does_nothing_earns_a_check(path, tmp_path):
-    """Each task in turn does nothing, in all these ways; the others are solved."""
+    """Each task in turn does nothing, in all these ways; the others are solved.
+
+    An object that is built as it should be and then does nothing may have the part of a check that asks how it is built.
+    """
     lab = read_lab(path)
     books = {
-        f"{task.name}={number}": book_of(path, {task.code.id: stubbed(task.code.source, answer)})
+        f"{task.name}={built}={number}": book_of(path, {task.code.id: stubbed(task.code.source, answer, built)})
         for task in lab.tasks
+        for built in ((False, True) if has_init(task.code.source) else (False,))
         for number, answer in enumerate(DO_NOTHING)
     }
     rules = grading.Rules(seed=3, patience=Patience(start=600, cell=20, question=20), seconds=7200)
     records = grading.grade(hand_in(tmp_path / "in", books), [path], tmp_path / "out", rules)
     earned = {
-        (check["check"], DO_NOTHING[int(number)])
+        (check["check"], built, DO_NOTHING[int(number)])
         for record in records
-        for task, number in [record["student"].rsplit("=", 1)]
+        for task, built, number in [record["student"].rsplit("=", 2)]
         for check in record["checks"]
-        if check["task"] == task and check["earned"]
+        if check["task"] == task and check["earned"] and (built == "False" or check["earned"] == check["points"])
     }
     assert earned == set() and len(records) == len(books)
 

@@ -51,7 +51,7 @@ def film(figures: Iterable[tuple[str, Figure]], description: str) -> Film:
         plt.close(figure)
         picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         picture = picture.quantize(COLOURS, dither=Image.Dither.NONE)
-        picture.save(stored, "PNG", optimize=True)
+        picture.save(stored, "PNG")
         frames.append(stored.getvalue())
         sizes.add(picture.size)
     if len(sizes) != 1:

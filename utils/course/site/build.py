@@ -6,7 +6,7 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from utils.course import ROOT
@@ -38,7 +38,7 @@ class Run:
     header: dict
     shown: tuple["Shown", ...]
 
-    @property
+    @cached_property
     def where(self) -> dict[str, str]:
         """The address of each claim by its number."""
         return {

@@ -252,7 +252,10 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-def test_torchrun_runs_the_script_and_says_how_it_ended(tmp_path):
+@pytest.mark.parametrize("forked", [False, True])
+def test_torchrun_runs_the_script_and_says_how_it_ended(tmp_path, monkeypatch, forked_python, forked):
+    if forked:
+        monkeypatch.setenv(launch.PYTHON, "\n".join(forked_python))
     script = tmp_path / launch.SCRIPT
     script.write_text(script_of(told, group=False))
     torch.save((), tmp_path / "arguments.pt")

@@ -32,6 +32,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
 
 import torch
+from torch.distributed import run
 
 PRELOADED = (
     "torch._dynamo",
@@ -188,7 +189,9 @@ def torchrun(
 
     After `seconds` torchrun gets SIGTERM, and ends its ranks.
     """
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *options]
+    line = [*_python(), run.__file__, "--standalone", f"--nproc-per-node={world}", *options]
+    if PYTHON in os.environ:
+        line += ["--no-python", *_python()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen([*line, str(script), *arguments], env=environment, **pipes)
@@ -198,6 +201,11 @@ def torchrun(
         process.terminate()
         output, _ = process.communicate()
     return Ended(process.returncode, output)
+
+
+def _python() -> list[str]:
+    """The words with which a Python begins; a file and its arguments follow."""
+    return os.environ[PYTHON].split("\n") if PYTHON in os.environ else [sys.executable, "-P"]
 
 
 # ---- the notebook's side ---------------------------------------------------------------------------------------------
@@ -210,8 +218,7 @@ def _server() -> str:
     The server has a session of its own, so that interrupting a cell does not end it.
     """
     path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
-    python = os.environ[PYTHON].split("\n") if PYTHON in os.environ else [sys.executable, "-P"]
-    process = subprocess.Popen([*python, __file__, path], stdin=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen([*_python(), __file__, path], stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(_end, process)
     deadline = time.monotonic() + START_SECONDS
     while not Path(path).exists():

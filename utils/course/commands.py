@@ -12,14 +12,11 @@ from utils.course.notebooks.length import measure
 from utils.course.notebooks.notebook import notebooks_in, read, runs_with_lectures
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
-from utils.course.publish import publish
 from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
 from utils.course.rehearsal.rehearse import rehearse
 from utils.course.rehearsal.seeds import SHIFTS, seeds
 from utils.course.run import run
-from utils.course.site.build import build, stale
-from utils.course.site.readme_figures import figures
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
@@ -226,7 +223,12 @@ def _badges(args: argparse.Namespace) -> int:
     return 0
 
 
+# The site's modules take a second to import, which `run` has its lectures not wait for.
+
+
 def _site(args: argparse.Namespace) -> int:
+    from utils.course.site.build import build, stale
+
     lectures = find([], lectures=True)
     reason = stale(args.build, lectures)
     if reason:
@@ -237,6 +239,9 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _publish(args: argparse.Namespace) -> int:
+    from utils.course.publish import publish
+    from utils.course.site.build import stale
+
     reason = stale(args.build, find([], lectures=True))
     if reason:
         raise ValueError(f"{reason}: call `make site` first")
@@ -248,6 +253,8 @@ def _publish(args: argparse.Namespace) -> int:
 
 
 def _figures(args: argparse.Namespace) -> int:
+    from utils.course.site.readme_figures import figures
+
     figures()
     return 0
 

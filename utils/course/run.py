@@ -22,7 +22,6 @@ from utils.course.mutation.strength import stored
 from utils.course.notebooks import forked_kernel, ledger
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
-from utils.course.site.build import build as build_site
 from utils.device import fingerprint, pick_device
 from utils.distributed.launch import PYTHON
 
@@ -205,6 +204,8 @@ def say(line: str) -> None:
 
 def _pages(build: Path, store: Path) -> str:
     """Make the pages from the run; returns the problem, or "" if there is none."""
+    from utils.course.site.build import build as build_site  # takes a second, which the lectures need not wait for
+
     try:
         build_site(build, store)
     except Exception as error:  # nbconvert can fail in many ways, and none may lose the verdicts

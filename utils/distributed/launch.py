@@ -32,7 +32,6 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
 
 import torch
-from torch.distributed import run
 
 PRELOADED = (
     "torch._dynamo",
@@ -40,6 +39,7 @@ PRELOADED = (
 )  # imported by the server; DDP and the optimizers import torch._dynamo on first use
 PYTHON = "COURSE_PYTHON"  # the variable that says how a Python begins that has imported torch already, a line a word
 SCRIPT = "script.py"
+TORCHRUN = Path(torch.__file__).with_name("distributed") / "run.py"
 SECONDS = 60.0  # until ranks that still run are killed
 GRACE_SECONDS = 3.0  # the same after one of them has failed
 START_SECONDS = 300.0  # for the server to import what it preloads, on a busy machine
@@ -189,7 +189,7 @@ def torchrun(
 
     After `seconds` torchrun gets SIGTERM, and ends its ranks.
     """
-    line = [*_python(), run.__file__, "--standalone", f"--nproc-per-node={world}", *options]
+    line = [*_python(), str(TORCHRUN), "--standalone", f"--nproc-per-node={world}", *options]
     if PYTHON in os.environ:
         line += ["--no-python", *_python()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -558,7 +558,7 @@ def test_pages_that_cannot_be_made_cost_no_verdict(tmp_path, monkeypatch, capsys
     def fail(folder, store):
         raise RuntimeError("no such template")
 
-    monkeypatch.setattr("utils.course.run.build_site", fail)
+    monkeypatch.setattr("utils.course.site.build.build", fail)
     path = write(tmp_path / "01_first.ipynb", [FIRST[0], code("parameters", "full = False", tags=["parameters"])])
     assert run([path], tmp_path / "build") == 1
     assert json.loads((tmp_path / "build/ledger.json").read_text())["lectures"][0]["failed"] == 0

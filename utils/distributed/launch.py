@@ -191,7 +191,7 @@ def torchrun(
     """
     line = [*_python(), str(TORCHRUN), "--standalone", f"--nproc-per-node={world}", *options]
     if PYTHON in os.environ:
-        line += ["--no-python", *_python()]
+        line += ["--no-python", *_python()]  # otherwise each rank imports torch anew
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen([*line, str(script), *arguments], env=environment, **pipes)

@@ -223,7 +223,7 @@ def _badges(args: argparse.Namespace) -> int:
     return 0
 
 
-# The site's modules take a second to import, which `run` has its lectures not wait for.
+# The site's modules take a second to import: only the commands that need them do so, and `run` begins sooner.
 
 
 def _site(args: argparse.Namespace) -> int:

@@ -204,7 +204,7 @@ def torchrun(
 
 
 def _python() -> list[str]:
-    """The words with which a Python begins; a file and its arguments follow."""
+    """How a command line begins, before a file and its arguments: a Python, with torch imported where one can be forked."""
     return os.environ[PYTHON].split("\n") if PYTHON in os.environ else [sys.executable, "-P"]
 
 

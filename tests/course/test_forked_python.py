@@ -15,7 +15,6 @@ PROGRAMS = {
     "raises": "raise KeyError('here')",
     "says goodbye": "import atexit; atexit.register(print, 'at the end')",
     "waits for its thread": "from threading import Timer; Timer(0.2, print, ['late']).start()",
-    "says little": "import sys; sys.stdout.write('no newline')",
     "is killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "aborts": "import os; os.abort()",
     "is interrupted": "import os, signal; os.kill(os.getpid(), signal.SIGINT)",

@@ -81,12 +81,13 @@ def header_of(full: bool) -> dict:
 def at_once(books: list, one: Callable, jobs: int, workers: list[subprocess.Popen]) -> list:
     """one(book) for all books, `jobs` at a time; the results in the books' order. An interrupt ends the workers.
 
-    The last books start first: they take longest, and none should run alone at the end.
+    Those with most cells start first: they take longest, and none should run alone at the end.
     """
     with ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(one, book) for book in reversed(books)]
+        long_first = sorted(range(len(books)), key=lambda place: -len(books[place].cells))
+        work = {place: pool.submit(one, books[place]) for place in long_first}
         try:
-            return [future.result() for future in reversed(work)]
+            return [work[place].result() for place in range(len(books))]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:

@@ -251,6 +251,7 @@ class Moved(Trouble):
     def begin(self) -> None:
         self.run.mkdir(exist_ok=True)  # it may not be there yet
         self.run.rename(self.aside)
+        self.before = self._saved()
 
     def harm(self) -> list[str]:
         return [f"{self.run} was made anew"] if self.run.exists() else []
@@ -260,8 +261,11 @@ class Moved(Trouble):
         self.aside.rename(self.run)
 
     def survived(self) -> bool:
-        """The run has continued in its folder, wherever that is now."""
-        return bool(checkpoint.find(self.aside / "checkpoints"))
+        """The run has continued in its folder, wherever that is now: it has saved there since."""
+        return self._saved() != self.before
+
+    def _saved(self) -> list[str]:
+        return [path.name for path in checkpoint.find(self.aside / "checkpoints", kind=None)]
 
 
 class AnotherRun(Moved):

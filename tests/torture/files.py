@@ -86,7 +86,7 @@ def swapped(folder: Path, count: int, seed: int = 0) -> Tally:
     for _ in range(count):
         what = draw.choice(list(others))
         theirs = draw.choice(checkpoint.find(others[what] / "run" / "checkpoints"))
-        kept = checkpoint.find(ours)
+        kept = checkpoint.find(ours, kind=None)  # a best one, too, would be resumed from
         for path in kept:
             path.rename(here / path.name)
         shutil.copy(theirs, ours)

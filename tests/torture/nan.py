@@ -143,7 +143,7 @@ class Points(Dataset):
         self.y = self.x[:, :3].argmax(1)
         self.seen, self.bad = [], set()
         self.plan = plan if plan.place == "data" and plan.rank == rank else None
-        self.tried = 2 * plan.world  # examples, before the first step
+        self.tried = 2 * plan.world + 3  # examples, before the first step: the last ones for the digest of the data
         sizes = [len(range(rank, _batch_size(step), plan.world)) for step in range(STEPS)]
         starts = [self.tried + sum(sizes[:step]) for step in range(STEPS)]
         self.planted = {starts[s] + _part_starts(sizes[s], plan.config.accumulation)[plan.part] for s in plan.steps}

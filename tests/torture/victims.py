@@ -111,7 +111,7 @@ class Victim:
         groups = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):  # it has ended meanwhile
-                groups.append(int(stat.read_text().rpartition(")")[2].split()[2]))
+                groups.append(int(stat.read_bytes().rpartition(b")")[2].split()[2]))  # a name may be any bytes
         return groups.count(self.pid) > 1
 
     def left_behind(self) -> bool:

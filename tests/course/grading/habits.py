@@ -189,7 +189,7 @@ HABITS: dict[str, dict[str, str]] = {
     "a draft under the same name": {"mine": "def swapped(x, a, b):\n    return x.clone()"},
     "the solution in a cell below": {"code-swap": "# see below", "zz-below": "SWAP"},
     "a lambda": {
-        "code-swap": "swapped = lambda x, a, b: x.as_strided(*[[v[b] if n == a % x.dim() else v[a] if n == b % x.dim() else v[n] for n in range(x.dim())] for v in (x.shape, x.stride())])"
+        "code-swap": "swapped = lambda x, a, b: x.as_strided(*[[v[b] if n == range(x.dim())[a] else v[a] if n == range(x.dim())[b] else v[n] for n in range(x.dim())] for v in (x.shape, x.stride())])"
     },
     "a partial": {"code-swap": "SOLUTION\n\nfrom functools import partial\nswapped = partial(swapped)"},
     "a decorator": {

@@ -1,5 +1,6 @@
 """A disk that fills up or becomes read-only under a run, and run folders that vanish: a clear error, and nothing is lost."""
 
+import json
 import os
 import random
 import re
@@ -248,10 +249,19 @@ class Moved(Trouble):
     what = "folder moved away"
     restart = ()
 
+    def meet(self) -> tuple[Victim, int]:
+        self.earlier = self._sessions()
+        return super().meet()
+
     def begin(self) -> None:
         self.run.mkdir(exist_ok=True)  # it may not be there yet
+        self.had_begun = self._sessions() > self.earlier  # one that finds no folder rightly makes a new one
         self.run.rename(self.aside)
-        self.before = self._saved()
+
+    def _sessions(self) -> int:
+        """How many processes have begun in the folder."""
+        metadata = self.run / "run.json"
+        return len(json.loads(metadata.read_text())["sessions"]) if metadata.exists() else 0
 
     def harm(self) -> list[str]:
         return [f"{self.run} was made anew"] if self.run.exists() else []
@@ -261,11 +271,8 @@ class Moved(Trouble):
         self.aside.rename(self.run)
 
     def survived(self) -> bool:
-        """The run has continued in its folder, wherever that is now: it has saved there since."""
-        return self._saved() != self.before
-
-    def _saved(self) -> list[str]:
-        return [path.name for path in checkpoint.find(self.aside / "checkpoints", kind=None)]
+        """The run has continued in its folder, wherever that is now."""
+        return self.had_begun and bool(checkpoint.find(self.aside / "checkpoints"))
 
 
 class AnotherRun(Moved):

@@ -16,6 +16,8 @@ NAMES = {  # what was said → what the field says
     r"keep(s|ing)? (the )?books": "counting scalar",
     r"(half a|one|a) step of (float|bf16|bfloat16|fp16|fp32)\w*|steps? between floats?": "spacing",
     r"one reads (that|it)": "say who says it",
+    r"in silence": "silently",
+    r"by heart": "memorise",
 }
 FOUND = re.compile("|".join(rf"(?P<w{n}>\b(?:{words})\b)" for n, words in enumerate(NAMES)), re.IGNORECASE)
 

@@ -186,8 +186,8 @@ def clip_binds(train: Train) -> None:
     """The gradient that each step uses has the clipped norm, 0.05; with a limit above all norms it is unchanged.
 
     Catches clipping before backward, clipping after the step, and clipping an exhausted generator of parameters. The norm
-    that clip_grad_norm_ returns looks right in all but the first, so the norm is measured when the optimizer steps. The
-    second run catches a "clip" that gives every gradient the norm of the limit, and so scales the short ones up.
+    that clip_grad_norm_ returns looks right after the step, so the norm is measured when the optimizer steps. The second
+    run catches a "clip" that gives every gradient the norm of the limit, and so scales the short ones up.
     """
     norms = [norm_of(step.gradients) for step in record_run(train, ToyProblem(), plain_config(clip=CLIP)).steps]
     wrong = [round(norm, 6) for norm in norms if not math.isclose(norm, CLIP, rel_tol=1e-4)]

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browsing import ROOT, pictures_in, problems_of, write_notebook
+from browsing import IDLE, ROOT, pictures_in, problems_of, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WITH_PICTURES = ("notebooks/01_", "notebooks/07_")
@@ -59,6 +59,20 @@ def test_run_all_of_a_lab_goes_on_behind_a_wrong_answer_and_a_typo(lab, page):
         done = lab.save(page, notebook)
     assert [problem.split(":")[0] for problem in problems_of(done)] == ["check-strides", "code-swap", "check-swap"]
     assert "Task 2: 0 of 2   wrong\nTask 3: 0 of 2   open\n" in "".join(done["cells"][-1]["outputs"][0]["text"])
+
+
+def test_a_check_is_run_by_mouse_and_unfolds_nothing(lab, page):
+    notebook = "labs/04_micrograd_and_numpy.ipynb"
+    line = page.locator(".jp-Notebook .jp-CodeCell").filter(has_text='progress.check("value")').first
+    with lab.opened(page, notebook):
+        lab.run_all(page)
+        line.locator(".cm-line").click()
+        page.get_by_role("button", name="Run this cell and advance").click()
+        line.locator(".jp-InputPrompt").get_by_text("]:").wait_for()
+        page.locator(IDLE).wait_for()
+        assert line.bounding_box()["height"] < 100, "one line and its verdict"
+        assert "Task 1 is open" in line.inner_text() and "expect" not in line.inner_text()
+    assert page.watch.problems == []
 
 
 def test_nothing_is_written_into_the_tree(lab):

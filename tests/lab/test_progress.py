@@ -15,8 +15,16 @@ TASKS = {
     "triple": Task(3, defines=("triple",), unchanged=fingerprint(GIVEN)),
 }
 RIGHT = "def double(x):\n    return 2 * x"
-CHECK_DOUBLE = '%%check double   # task 1\nexpect_equal(ask("double(x)", x=4), 8, next_step="add")\nprint("Seen.")'
-CHECK_TRIPLE = '%%check triple\nexpect_equal(ask("triple(x)", x=4), 12, next_step="add twice")'
+CHECKS = """%%checks   # what the checks ask
+# %% double
+expect_equal(ask("double(x)", x=4), 8, next_step="add")
+print("Seen.")
+
+# %% triple
+expect_equal(ask("triple(x)", x=4), 12, next_step="add twice")
+"""
+CHECK_DOUBLE = 'progress.check("double")  # task 1'
+CHECK_TRIPLE = 'progress.check("triple")'
 
 
 @pytest.fixture
@@ -24,6 +32,7 @@ def shell():
     with notebook_shell() as made:
         made.run_cell(SETUP)
         made.user_ns["progress"] = Progress(made, made.user_ns["ask"], TASKS)
+        made.run_cell(CHECKS)
         yield made
 
 
@@ -53,6 +62,13 @@ def test_a_passed_check_counts_its_points(shell, run):
     assert run(CHECK_DOUBLE) == told, "twice is once"
 
 
+def test_a_check_is_one_line_and_says_what_to_do_where_it_is_unknown(shell, run):
+    run("%%checks\n# %% triple\n1", CHECK_DOUBLE)
+    assert "Run All Cells" in str(shell.user_ns["error"])
+    run('progress.check("dubble")')
+    assert str(shell.user_ns["error"]) == "no task is called 'dubble': they are double, triple"
+
+
 def test_what_is_not_written_yet_is_open_and_raises_nothing(shell, run):
     told = run('def double(x):\n    raise NotImplementedError("double: add")', CHECK_DOUBLE)
     assert told == "Task 1 is open: double: add\n" and shell.user_ns["error"] is None
@@ -77,24 +93,24 @@ def test_points_are_taken_back_when_the_code_is_no_longer_right(shell, run):
     assert "0 of 5 so far  ░░░░░\nTask 1: 0 of 2   wrong\n" in run("progress.hand_in()")
 
 
-CHECK_IN_PARTS = (
-    '%%check triple\nexpect_equal(ask("triple(x)", x=4), 12, next_step="add twice")\nask.earned(2)\n'
+IN_PARTS = (
+    '%%checks\n# %% triple\nexpect_equal(ask("triple(x)", x=4), 12, next_step="add twice")\nask.earned(2)\n'
     'expect_equal(ask("triple(x)", x=-4), -12, next_step="and of a negative number")'
 )
 
 
 def test_what_was_right_before_the_mistake_keeps_its_points(shell, run):
-    run("def triple(x):\n    return 3 * abs(x)", CHECK_IN_PARTS)
+    run("def triple(x):\n    return 3 * abs(x)", IN_PARTS, CHECK_TRIPLE)
     assert wrong(shell).startswith("Task 2 is not right yet: 2 of 3.\n")
     assert "2 of 5 so far  ██░░░\nTask 1: 0 of 2   its check was not run\nTask 2: 2 of 3   wrong\n" in run(
         "progress.hand_in()"
     )
     assert "waits for task 2" in run("%%needs triple\ntriple(4)"), "the task itself is not done"
     unwritten = "def triple(x):\n    if x < 0:\n        raise NotImplementedError('triple: later')\n    return 3 * x"
-    assert run(unwritten, CHECK_IN_PARTS) == "Task 2 is open, 2 of 3: triple: later\n"
-    run("def triple(x):\n    return x", CHECK_IN_PARTS)
+    assert run(unwritten, CHECK_TRIPLE) == "Task 2 is open, 2 of 3: triple: later\n"
+    run("def triple(x):\n    return x", CHECK_TRIPLE)
     assert wrong(shell).startswith("Task 2 is not right yet.\n") and "0 of 5" in run("progress.hand_in()")
-    assert run("def triple(x):\n    return 3 * x", CHECK_IN_PARTS) == "Task 2: 3 of 3, 3 of 5 so far  ███░░\n"
+    assert run("def triple(x):\n    return 3 * x", CHECK_TRIPLE) == "Task 2: 3 of 3, 3 of 5 so far  ███░░\n"
 
 
 def test_a_cell_that_is_no_python_is_not_checked_by_its_older_version(shell, run):
@@ -120,7 +136,7 @@ def test_a_loop_that_is_interrupted_is_shown_where_it_was(shell, run):
 
 
 def test_what_a_check_does_not_expect_is_as_short(shell, run):
-    told = run("def double(x):\n    return [][x]", '%%check double\nask("double(x)", x=4).value + 1')
+    told = run("def double(x):\n    return [][x]", '%%checks\n# %% double\nask("double(x)", x=4).value + 1', CHECK_DOUBLE)
     assert wrong(shell).splitlines()[1:] == [
         "IndexError: list index out of range",
         "asked: double(x)",

@@ -16,7 +16,7 @@ from utils.course.notebooks.release import release
 from utils.course.notebooks.starter_cells import RUN_ALL_GOES_ON
 from utils.course.notebooks.tidy import FOLDED, as_bytes
 
-ONLY = ("points-so-far", "hand-in-intro", "hand-in")  # cells of a starter that its solution has not
+ONLY = ("points-so-far", "checks", "hand-in-intro", "hand-in")  # cells of a starter that its solution has not
 
 
 def test_labs_are_what_the_solutions_make(capsys):
@@ -53,6 +53,15 @@ def test_ids_and_points_are_those_of_the_solution(lab):
     kept = [cell.raw for cell in lab.book.cells if not cell.id.startswith(("hidden-", "ways-"))]
     cells = [cell for cell in load(ROOT / "labs" / lab.book.path.name)["cells"] if cell["id"] not in ONLY]
     assert [unfolded(cell) for cell in kept] == [unfolded(cell) for cell in cells]
+
+
+@each_lab
+def test_the_checks_of_a_starter_ask_what_those_of_the_solution_ask(lab):
+    cells = {cell["id"]: text_of(cell["source"]) for cell in load(ROOT / "labs" / lab.book.path.name)["cells"]}
+    for task in lab.tasks:
+        assert f"\n# %% {task.name}\n{task.check.source.rstrip()}\n" in cells["checks"]
+        assert cells[task.check.id].startswith(f'progress.check("{task.name}")  # task ')
+    assert cells["checks"].count("\n# %% ") == len(lab.tasks)
 
 
 def unfolded(cell: dict) -> tuple[str, dict]:

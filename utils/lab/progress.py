@@ -2,10 +2,12 @@
 
     progress = Progress(get_ipython(), ask, {"strides": Task(1, hidden=1, defines=("contiguous_strides",)), "swap": Task(2)})
 
-The starter's cells then begin with one of two magics:
+The starter then has one cell that holds what all checks ask, and after each task a line that runs its check. A cell that
+uses the code of some tasks waits until their checks have passed:
 
-    %%check strides         a task's check: passed, or open (its code is not written yet), or wrong, and then it raises
-    %%needs strides swap    a cell that uses these tasks' code: it waits until their checks have passed
+    %%checks                      each check's code below a line "# %% strides"; kept, not run
+    progress.check("strides")     passed, or open (its code is not written yet), or wrong, and then it raises
+    %%needs strides swap
 """
 
 import ast
@@ -32,6 +34,9 @@ class Task:
     unchanged: str = ""
 
 
+CHECK = re.compile(r"^# %% ([\w-]+)\n", re.MULTILINE)  # above each check's code in the cell that holds them all
+
+
 class Progress:
     """The points of one notebook while it is worked on. shell: IPython's, which runs the cells; ask: what the checks ask."""
 
@@ -40,12 +45,24 @@ class Progress:
         self.passed: set[str] = set()
         self.earned: dict[str, int] = {}  # task -> the points of its check
         self.not_passed: dict[str, str] = {}  # task -> "open" or "wrong"
-        shell.register_magic_function(self.check, "cell", "check")
+        self.codes: dict[str, str] = {}  # task -> what its check asks, as Python
+        shell.register_magic_function(self.checks, "cell", "checks")
         shell.register_magic_function(self.needs, "cell", "needs")
 
-    def check(self, line: str, cell: str) -> None:
-        """Run the check of the task named first in `line`. Raises Wrong if it fails; an open task is no error."""
-        name, *_ = line.split()
+    def checks(self, line: str, cell: str) -> None:
+        """Keep what the checks ask, each below a line with its task's name; `line` is for the reader."""
+        _, *parts = CHECK.split(cell)
+        self.codes = dict(zip(parts[::2], parts[1::2], strict=True))
+
+    def check(self, name: str) -> None:
+        """Run the check of the task `name`. Raises Wrong if it fails; an open task is no error.
+
+        Raises ValueError for what is no task, and before the cell that holds the checks has run.
+        """
+        if name not in self.tasks:
+            raise ValueError(f"no task is called {name!r}: they are {', '.join(self.tasks)}")
+        if name not in self.codes:
+            raise ValueError(f"the check of {name} is not known yet: choose Run All Cells, which also runs the set-up")
         task, number = self.tasks[name], self._number(name)
         self.passed.discard(name)
         self.not_passed[name] = "wrong"
@@ -54,7 +71,7 @@ class Progress:
         if mistake := self._syntax_error(source):
             raise Wrong(f"Task {number} was not checked: {mistake}")
         try:
-            self._run(cell)
+            self._run(self.codes[name])
         except NotImplementedError as error:
             self.earned[name] = self.ask.points
             self._leave_open(name, str(error))

@@ -48,7 +48,7 @@ def test_each_cell_of_a_starter_begins_as_it_should():
     assert cells["title"].startswith("# Lab 99\n\n**After this lab you can**\n\n- double a number\n")
     assert cells["task-double"].startswith("## Task 1 · Double\n\n*2 points, 1 of them hidden · about 5 minutes · ")
     assert cells["code-double"].startswith("# Task 1 · YOUR CODE: write it here,")
-    assert cells["check-double"].splitlines()[0] == "%%check double   # task 1, 1 of its 2 points: run this cell"
+    assert cells["check-double"] == 'progress.check("double")  # task 1, 1 of its 2 points: run this cell'
     assert cells["picture-double"].splitlines()[0] == cells["your-line"].splitlines()[0] == "%%needs double"
     assert '"double": Task(1, hidden=1, defines=("double",)),' in cells["points-so-far"]
     assert cells["hand-in"] == "progress.hand_in()"
@@ -58,15 +58,15 @@ def test_what_a_check_says_before_the_set_up_has_run_is_in_the_title_with_what_t
     cells = sources(starter(book()))
     with notebook_shell() as shell:
         assert shell.run_cell(cells["check-double"]).error_in_exec is not None
-    (said,) = re.findall(r"Cell magic .* not found", capsys.readouterr().err.replace("`", ""))
+    (said,) = re.findall(r"NameError: (.*)", capsys.readouterr().out)
     told = " ".join(cells["title"].split())
     assert f'where it says "{said}", choose Run All Cells' in told
 
 
-def test_checks_and_set_up_are_folded_and_the_students_own_cells_are_not():
+def test_what_the_checks_ask_and_the_set_up_are_folded_and_what_a_student_runs_is_not():
     made = starter(book())
     folded = {cell["id"] for cell in made["cells"] if cell["metadata"].items() >= FOLDED.items()}
-    assert folded == {"colab", "setup", "points-so-far", "check-double"}
+    assert folded == {"colab", "setup", "points-so-far", "checks"}
     solution = tidied(book())["cells"]
     assert tidied(made) == made and not any(
         FOLDED.keys() & c["metadata"].keys() for c in solution if c["id"] != "colab"
@@ -115,10 +115,10 @@ def test_the_grader_reads_a_starter_as_cells_of_the_solution(tmp_path):
     read = read_submission(as_bytes(raw), lab)
     names = {name for name, _ in read.cells}
     assert names == {"given-colab", "given-parameters", "given-setup", "code-double"} and read.notes == ()
-    changed = [
-        cell | {"source": text_of(cell["source"]).replace("4", "5")} if cell["id"] == "check-double" else cell
-        for cell in raw["cells"]
-    ]
+    without_comment = {"check-double": 'progress.check("double")'}
+    own = [cell | {"source": without_comment.get(cell["id"], cell["source"])} for cell in raw["cells"]]
+    assert read_submission(json.dumps(raw | {"cells": own}).encode(), lab).notes == (), "a line like any of the student's"
+    changed = [cell | {"source": "points = 4"} if cell["id"] == "check-double" else cell for cell in raw["cells"]]
     read = read_submission(json.dumps(raw | {"cells": changed}).encode(), lab)
     assert not any("%%" in source for _, source in read.cells) and "%%" not in read.code[ELSEWHERE]
     assert read.notes == ("check-double was changed; points come from the lab's own",)

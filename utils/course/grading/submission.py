@@ -13,7 +13,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from utils.course.grading.written import written_in
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
-from utils.course.notebooks.starter_cells import HAND_IN, without_magic
+from utils.course.notebooks.starter_cells import HAND_IN, is_of_the_checks, without_magic
 from utils.course.notebooks.tidy import POINTS
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
@@ -66,7 +66,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
         given = name if name in ours else same
-        if same in checks or given in after or name in (POINTS, HAND_IN):
+        if same in checks or given in after or name in (POINTS, HAND_IN) or is_of_the_checks(source):
             continue
         if given in checks:
             notes.append(f"{given} was changed; points come from the lab's own")

@@ -29,7 +29,7 @@ from pathlib import Path
 from utils.course.notebooks import starter_cells
 from utils.course.notebooks.notebook import Cell, Lecture, parsed, read
 from utils.course.notebooks.starter_cells import Facts
-from utils.course.notebooks.tidy import CHECK, POINTS, tidied
+from utils.course.notebooks.tidy import CHECK, CHECKS, POINTS, tidied
 
 BEGIN = re.compile(r"(?P<indent>\s*)### BEGIN SOLUTION(?:: (?P<hint>.*\S))?\s*")
 INSTEAD = re.compile(r"\s*### INSTEAD\s*")
@@ -139,7 +139,7 @@ def starter(solution: dict) -> dict:
         elif cell.id.startswith("code-"):
             source = f"{starter_cells.first_line_of_code(facts)}\n{source}"
         elif cell.id.startswith(CHECK):
-            source = f"{starter_cells.first_line_of_check(facts)}\n{source}"
+            source = starter_cells.check_source(facts)
         elif cell.kind == "code" and cell.index > last:
             needs = cell.raw["metadata"].get("needs") or [task.name for task in lab.tasks]
             source = f"{starter_cells.first_line_of_later_cell(needs)}\n{source}"
@@ -148,7 +148,9 @@ def starter(solution: dict) -> dict:
             raw["metadata"] = cell.raw["metadata"] | {"tags": [starter_cells.RUN_ALL_GOES_ON]}
         cells.append(raw)
         if cell.id == "setup":
+            asked = {task.name: task.check.source for task in lab.tasks}
             cells.append(_new_cell("code", POINTS, starter_cells.points_source(tasks)))
+            cells.append(_new_cell("code", CHECKS, starter_cells.checks_source(asked)))
     cells.append(_new_cell("markdown", f"{starter_cells.HAND_IN}-intro", "## Your points, and what to hand in"))
     cells.append(_new_cell("code", starter_cells.HAND_IN, "progress.hand_in()"))
     return tidied(solution | {"cells": cells})

@@ -9,12 +9,14 @@ last task: `needs`, the tasks whose code it uses; without that it needs all.
 """
 
 import ast
+import re
 from dataclasses import dataclass
 
 MOST = 5  # of difficulty and importance
-HAND_IN = "hand-in"  # the last cell, which like POINTS only a starter has
+HAND_IN = "hand-in"  # the last cell, which like POINTS and CHECKS only a starter has
 RUN_ALL_GOES_ON = "raises-exception"  # the tag with which JupyterLab runs the cells behind one that fails
-MAGICS = ("%%check ", "%%needs ")  # how cells of a starter begin that are otherwise the solution's
+NEEDS, CHECKS_MAGIC = "%%needs ", "%%checks "  # how some cells of a starter begin
+RUNS_A_CHECK = re.compile(r'progress\.check\("[\w-]+"\)[^\S\n]*(#.*)?')
 
 
 OVERVIEW = """\
@@ -30,16 +32,16 @@ OVERVIEW = """\
 | Hand in | this notebook, saved; its last cell shows your points and names the file |
 
 **How it works.** After each task come three hints, folded away, from a nudge to nearly the answer; then **your cell**; then
-a **check**, folded too. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
-the check. A check that fails says what it asked, what it expected, what came and what to try next; for the parts before that
-it may give some of its points. After a restart of the kernel, or where it says "Cell magic %%check not found", choose
-Run All Cells: it goes through to the end, past all that is open or wrong.
+a line that runs its **check**. In your cell replace each `raise NotImplementedError(...)`{repair}, run it, and run
+the line below it. A check that fails says what it asked, what it expected, what came and what to try next; for the parts
+before that it may give some of its points. After a restart of the kernel, or where it says "name 'progress' is not defined",
+choose Run All Cells: it goes through to the end, past all that is open or wrong.
 
 **Marks.** Difficulty: {least} a few lines, as the text says, to {most} several ideas at once.
 Importance: {least} good to have done, to {most} much of the course stands on it.
 """
 COUNTING = """\
-# Counts your points: it makes the magics %%check and %%needs, with which cells below begin.
+# Counts your points, and makes %%needs known, with which some cells below begin.
 from utils.lab.progress import Progress, Task
 
 progress = Progress(
@@ -108,27 +110,38 @@ def first_line_of_code(task: Facts) -> str:
     return f"# Task {task.number} · YOUR CODE: {what}, run this cell, then the check below."
 
 
-def first_line_of_check(task: Facts) -> str:
-    """The magic; the rest of the line is what a folded cell shows."""
+def check_source(task: Facts) -> str:
+    """The line that runs the task's check: what it asks stands with all the others, out of sight."""
     points = (
         f"{task.visible} of its {task.points} points"
         if task.hidden
         else f"{task.visible} point{'s' * (task.visible > 1)}"
     )
-    return f"%%check {task.name}   # task {task.number}, {points}: run this cell"
+    return f'progress.check("{task.name}")  # task {task.number}, {points}: run this cell'
+
+
+def checks_source(checks: dict[str, str]) -> str:
+    """The cell that holds what each task's check asks, by the task's name."""
+    parts = [f"# %% {name}\n{source.rstrip()}\n" for name, source in checks.items()]
+    return f"{CHECKS_MAGIC}  # what the checks below the tasks ask: nothing to do here\n" + "\n\n".join(parts)
 
 
 def first_line_of_later_cell(needs: list[str]) -> str:
-    return f"%%needs {' '.join(needs)}"
+    return f"{NEEDS}{' '.join(needs)}"
 
 
 def without_magic(source: str) -> str:
     """A cell of a starter as it stands in the solution."""
-    return source.partition("\n")[2] if source.startswith(MAGICS) else source
+    return source.partition("\n")[2] if source.startswith(NEEDS) else source
+
+
+def is_of_the_checks(source: str) -> bool:
+    """Whether a cell is one that only a starter has: the line that runs a check, or what all of them ask."""
+    return source.startswith(CHECKS_MAGIC) or bool(RUNS_A_CHECK.fullmatch(source.strip()))
 
 
 def points_source(tasks: list[Facts]) -> str:
-    """The code of the cell that counts the points and makes %%check and %%needs known."""
+    """The code of the cell that counts the points and makes %%checks and %%needs known."""
     from utils.lab.progress import fingerprint  # torch comes with it: not where labs are only read
 
     lines = []

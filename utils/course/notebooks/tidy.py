@@ -24,10 +24,8 @@ KEPT = (
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 COLAB = "colab"  # the id of the cell that fetches the course there; folded everywhere
 SET_UP = "setup"  # folded in a lecture and in a starter
-POINTS, CHECK = (
-    "points-so-far",
-    "check-",
-)  # in a starter, which alone has a cell of the first name, these are folded too
+POINTS, CHECKS = "points-so-far", "checks"  # only a starter has them, folded too
+CHECK = "check-"  # how the id of a check begins; in a starter it is one line, in sight
 LONGEST = 64  # characters that the notebook format allows in an id
 
 
@@ -93,7 +91,7 @@ def tidied(book: dict) -> dict:
     lecture, starter = any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]), POINTS in ids
     for cell in cells:
         name = cell["id"]
-        of_starter = starter and (name == POINTS or name.startswith(CHECK))
+        of_starter = starter and name in (POINTS, CHECKS)
         if name == COLAB or of_starter or (name == SET_UP and (lecture or starter)):
             cell["metadata"] |= FOLDED
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}

@@ -46,9 +46,8 @@ check: $(READY)          ## lint, format, every notebook, then every test but th
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS)
 
-lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/utils/course/jupyter:$(JUPYTER_CONFIG_PATH)
 lab: $(READY)            ## open JupyterLab at the README, the index of it all
-	$(BIN)/jupyter lab --custom-css --ServerApp.tornado_settings="{'static_custom_path':['$(LOOK)']}" --LabApp.default_url=/lab/tree/README.md $(LAB)
+	JUPYTER_CONFIG_PATH="$(CURDIR)/utils/course/jupyter:$$JUPYTER_CONFIG_PATH" $(BIN)/jupyter lab --custom-css --ServerApp.tornado_settings="{'static_custom_path':['$(LOOK)']}" --LabApp.default_url=/lab/tree/README.md $(LAB)
 
 receipt: $(READY)        ## run everything on the GPU here, keep what it verified in tests/receipts/
 	$(BIN)/python -m utils.course receipt $(if $(FULL),--full) $(if $(LIMIT),--limit $(LIMIT)) \

@@ -6,7 +6,6 @@ Each check is a function that returns what is wrong in words, so that an empty l
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -239,8 +238,7 @@ class Lab:
             ["make", "--dry-run", "--no-print-directory", "lab", f"LAB={options}"],
             cwd=ROOT, capture_output=True, text=True, check=True,
         ).stdout.splitlines()  # fmt: skip
-        words = shlex.split(lines[-1])
-        return [words[0].replace(".venv/bin", str(Path(sys.executable).parent)), *words[1:]]
+        return ["sh", "-c", lines[-1].replace(".venv/bin", str(Path(sys.executable).parent))]
 
     def _environment(self) -> dict[str, str]:
         """No settings but these, and nothing written outside the copy; the news would be asked for outside the machine."""
@@ -320,7 +318,9 @@ class Lab:
         return self.read(notebook)
 
     def read(self, notebook: str) -> dict:
-        return json.loads((self.home / notebook).read_text())
+        """The notebook as JupyterLab shows it when it is opened: a lecture's outputs are not in its file."""
+        with urllib.request.urlopen(f"{self.url}api/contents/{notebook}?token={TOKEN}", timeout=PAGE / 1000) as answer:
+            return json.load(answer)["content"]
 
 
 def _free_port() -> int:
@@ -331,7 +331,7 @@ def _free_port() -> int:
 
 
 def _stop(server: subprocess.Popen) -> None:
-    server.send_signal(signal.SIGTERM)
+    os.killpg(server.pid, signal.SIGTERM)
     try:
         server.wait(30)
     except subprocess.TimeoutExpired:

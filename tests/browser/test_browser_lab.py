@@ -35,6 +35,23 @@ def test_two_lectures_and_a_lab_are_opened_each_time():
     assert sum(name.startswith(ALWAYS) for name in NOTEBOOKS) == 3
 
 
+def test_outputs_survive_a_save_and_git_sees_no_change(lab, page):
+    notebook = "notebooks/start_here.ipynb"
+    outputs, unsaved = page.locator(".jp-OutputArea-output"), page.locator(".jp-mod-dirty")
+    with lab.opened(page, notebook):
+        page.locator(IDLE).wait_for()
+        assert unsaved.count() == 0, "opened, and nothing else"
+        lab.run_all(page)
+        shown = outputs.count()
+        lab.save(page, notebook)
+        assert (lab.home / notebook).read_bytes() == (ROOT / notebook).read_bytes()
+        page.reload()
+        page.get_by_text("| Idle").wait_for()
+        page.wait_for_function("n => document.querySelectorAll('.jp-OutputArea-output').length === n", arg=shown)
+        assert unsaved.count() == 0 < shown
+    assert page.watch.problems == []
+
+
 def test_a_cell_that_fails_is_named_and_so_are_those_behind_it(lab, page):
     notebook = "notebooks/broken.ipynb"
     write_notebook(lab.home / notebook, ["1 + 1", "assert 1 + 1 == 3", "2 + 2"])

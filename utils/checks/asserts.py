@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from utils.checks.shown import PASSED, VARIABLE, ExplainAsserts
+from utils.checks.explained import EXPLAINED, VARIABLE, ExplainAsserts, explain
 
 NOT_VERIFIED = "not verified here:"
 
@@ -11,9 +11,10 @@ NOT_VERIFIED = "not verified here:"
 def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message: str = ""):
     """Pass if the block raises `kind` with `message` in its text; otherwise raise AssertionError that says what happened.
 
-    Any other exception propagates unchanged. Yields a list that holds the exception after the block.
+    What is no Exception, an interrupt for example, propagates. Yields a list that holds the exception after the block.
     """
     caught: list[BaseException] = []
+    names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
     try:
         yield caught
     except kind as error:
@@ -22,9 +23,10 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message:
         caught.append(error)
         words = str(error).strip().splitlines() or [""]
         text = f"{type(error).__name__}: {words[0]}"[:80]
-        PASSED.note(text, text)
+        EXPLAINED.note(text, text)
+    except Exception as error:
+        raise AssertionError(f"expected {names}, got {type(error).__name__}: {error}") from error
     else:
-        names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise AssertionError(f"expected {names}, but nothing was raised")
 
 
@@ -34,8 +36,8 @@ def not_verified(reason: str) -> None:
 
 
 def explain_asserts() -> None:
-    """Make the asserts of this notebook explain themselves: a failing one shows the values that it compared, as pytest
-    does, and a cell whose asserts all pass prints one line with what they compared.
+    """Make the asserts of this notebook explain themselves: a false one says first what it claimed and what was measured,
+    and a cell whose asserts all pass prints one line with what they compared.
 
     Does nothing outside IPython. A second call changes nothing.
     """
@@ -45,6 +47,7 @@ def explain_asserts() -> None:
         return
     if not any(isinstance(transformer, ExplainAsserts) for transformer in shell.ast_transformers):
         shell.ast_transformers.append(ExplainAsserts())
-        shell.user_ns[VARIABLE] = PASSED
-        shell.events.register("pre_run_cell", PASSED.begin)
-        shell.events.register("post_run_cell", PASSED.end)
+        shell.user_ns[VARIABLE] = EXPLAINED
+        shell.events.register("pre_run_cell", EXPLAINED.begin)
+        shell.events.register("post_run_cell", EXPLAINED.end)
+        shell.set_custom_exc((AssertionError,), explain)

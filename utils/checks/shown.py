@@ -1,85 +1,178 @@
-"""A notebook's asserts that explain themselves: a failing one shows what it compared, a passing cell does so in one line.
+"""What an assert compared, in words: one line for a cell that passed, two for an assert that is false.
 
-    ✓ 7.3  allocated 9,869,400 = predicted 9,869,400
+    ✓ 7.3  allocated = predicted = 9,869,400
+
+    claimed:  allocated == predicted
+    measured: allocated 9,869,912, predicted 9,869,400
 
 Values are turned into text at once, so that no tensor lives longer for it; a tensor of several elements is shown by its
 dtype and shape, so that nothing runs on its device.
 """
 
 import ast
-import re
+from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import torch
-from _pytest.assertion.rewrite import AssertionRewriter  # private to pytest: pinned, and covered by a test
 
 MARK = "✓"
-GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
-WIDTH = 108  # of the line, in characters
-NAME = 28  # the longest source of one side that is shown beside its value
-VALUE = 44  # the longest text of one value
+GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
+WIDTH = 100  # of a line, in characters that one sees
+NUMBER = len("10.123  ")  # the longest number of a claim, and its blanks
+NAME = 32  # the longest source of one side that is shown beside its value
+VALUE = 36  # the longest text of one value
+CLAIMED = 200  # the longest source of an assert that is false
+ADDRESSES = {"data_ptr", "_cdata", "addressof", "id"}  # what calls these gives a number that means nothing to a reader
 SIGNS = {ast.Eq: "=", ast.NotEq: "≠", ast.Lt: "<", ast.LtE: "≤", ast.Gt: ">", ast.GtE: "≥"}
 SIGNS |= {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}
-COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
-PROOF = re.compile(r"proof-(\d+)-(\d+)")
 
 
-class Passed:
-    """What the asserts of the running cell have compared so far, as text."""
+@dataclass(frozen=True)
+class Comparison:
+    """The code of a comparison: what an assert says, before it has values.
 
-    def __init__(self):
-        self.texts: dict[object, str] = {}  # by where it stands, so that a loop shows its first round
-        self.cell_id: str | None = None
+    sides: the code of each operand. signs: one between each two of them.
+    """
 
-    def begin(self, info: object) -> None:
-        """Called by IPython before it runs a cell."""
-        self.texts, self.cell_id = {}, getattr(info, "cell_id", None)
+    source: str
+    sides: tuple[str, ...]
+    signs: tuple[str, ...]
 
-    def note(self, place: object, text: str) -> None:
-        self.texts.setdefault(place, text)
+    def passed(self, values: tuple) -> str:
+        """What was compared, with its values: the sentence of a green line."""
+        if set(self.signs) == {"="}:
+            return self._equal(values)
+        shown = [_side(side, value) for side, value in zip(self.sides, values, strict=True)]
+        return " ".join([shown[0], *(f"{sign} {side}" for sign, side in zip(self.signs, shown[1:], strict=True))])
 
-    def compared(self, place: int, sources: tuple[str, ...], signs: tuple[str, ...], values: tuple) -> None:
-        """An assert at line `place` has compared `values`, which `sources` computed."""
-        if place not in self.texts:
-            sides = [_side(source, value) for source, value in zip(sources, values, strict=True)]
-            self.texts[place] = " ".join([sides[0], *(f"{s} {side}" for s, side in zip(signs, sides[1:], strict=True))])
+    def failed(self, values: tuple) -> str:
+        """What came instead: the values of all sides but constants, and how far apart two tensors are."""
+        parts = self._parts(values) if self.signs == ("=",) else []
+        wrong = [_side(side, value) for side, value, expected in parts if not _same(value, expected)]
+        named = [(side, value) for side, value in zip(self.sides, values, strict=True) if short_source(side)]
+        if len(named) == 1 and not wrong:
+            return in_words(named[0][1], 80)
+        shown = wrong or [_side(side, value) for side, value in named or zip(self.sides, values, strict=True)]
+        return ", ".join(shown) + apart(*values[:2])
 
-    def end(self, result: object) -> None:
-        """Called by IPython after it has run a cell: print the line if the cell passed."""
-        if self.texts and result.success:
-            number = PROOF.fullmatch(self.cell_id or "")
-            print(line_of(list(self.texts.values()), f"{number[1]}.{number[2]}" if number else ""))
-        self.texts = {}
+    def _equal(self, values: tuple) -> str:
+        parts = [(side, value) for side, value, _ in self._parts(values) if short_source(side)]
+        if parts:
+            return ", ".join(_side(side, value, "=") for side, value in parts)
+        texts = [in_words(value) for value in values]
+        if len(set(texts)) > 1:  # equal, but told differently: a set in another order, 0.1 and a tensor
+            return " = ".join(_side(side, value) for side, value in zip(self.sides, values, strict=True))
+        named = [side for side in self.sides if short_source(side)]
+        if not named:
+            return " = ".join(self.sides)
+        is_a_place = len(named) > 1 and all(map(is_address, named))
+        return " = ".join([*map(short_source, named), *([] if is_a_place else texts[:1])])
 
-
-PASSED = Passed()  # of this process: a notebook's kernel runs one cell at a time
+    def _parts(self, values: tuple) -> list[tuple[str, object, object]]:
+        """Of (a, b) == (1, 2): (a, its value, what it should be), and so on; none for other comparisons."""
+        left = _parsed(self.sides[0])
+        if not isinstance(left, ast.Tuple | ast.List) or any(isinstance(each, ast.Starred) for each in left.elts):
+            return []
+        if len(values) != 2 or not all(isinstance(v, list | tuple) and len(v) == len(left.elts) for v in values):
+            return []
+        return [(ast.unparse(part), value, expected) for part, value, expected in zip(left.elts, *values, strict=True)]
 
 
 def line_of(texts: list[str], number: str = "") -> str:
     """The line of a cell that passed: as many of the texts as fit."""
-    head, shown = f"{GREEN}{MARK}{PLAIN} " + (f"{number}  " if number else ""), []
-    for text in texts:
-        if shown and len(" · ".join([*shown, text])) > WIDTH:
+    room = WIDTH - len(f"{MARK} ") - NUMBER
+    shown: list[str] = []
+    for place, text in enumerate(texts):
+        rest = f" · and {len(texts) - place - 1} more" if place + 1 < len(texts) else ""
+        if shown and len(" · ".join([*shown, text]) + rest) > room:
             break
-        shown.append(text)
+        shown.append(cut(text, room - len(rest)))
     more = len(texts) - len(shown)
-    return head + " · ".join(shown) + (f" · and {more} more" if more else "")
+    words = " · ".join(shown) + (f" · and {more} more" if more else "")
+    return f"{GREEN}{MARK}{PLAIN} " + (f"{number}  " if number else "") + words
+
+
+@cache
+def short_source(side: str) -> str:
+    """The code of one side in at most NAME characters, its details left out; "" for constants, whose value says it all."""
+    if not any(isinstance(node, ast.Name) for node in ast.walk(_parsed(side))):
+        return ""
+    for depth in (9, 2, 1, 0):
+        text = ast.unparse(_Outline(depth).visit(_parsed(side)))
+        if len(text) <= NAME:
+            return text
+    return cut(text, NAME)
+
+
+class _Outline(ast.NodeTransformer):
+    """Code with "…" for what calls are given, and for what comprehensions make, deeper than `depth` calls."""
+
+    def __init__(self, depth: int):
+        self.depth = depth
+
+    def visit_Call(self, call: ast.Call) -> ast.Call:
+        function = self.visit(call.func)
+        if self.depth == 0 and (call.args or call.keywords):
+            return ast.Call(function, [ast.Name("…", ast.Load())], [])
+        self.depth -= 1
+        arguments = [self.visit(argument) for argument in call.args]
+        keywords = [ast.keyword(each.arg, self.visit(each.value)) for each in call.keywords]
+        self.depth += 1
+        return ast.Call(function, arguments, keywords)
+
+    def visit_ListComp(self, made: ast.ListComp) -> ast.AST:
+        if self.depth > 1:
+            return self.generic_visit(made)
+        return ast.ListComp(ast.Name("…", ast.Load()), [self.visit(each) for each in made.generators])
+
+    def visit_GeneratorExp(self, made: ast.GeneratorExp) -> ast.AST:
+        if self.depth > 1:
+            return self.generic_visit(made)
+        return ast.GeneratorExp(ast.Name("…", ast.Load()), [self.visit(each) for each in made.generators])
+
+
+def is_address(side: str) -> bool:
+    """Whether the value of this code is a place in memory, or some; the distance of two is none."""
+    code = _parsed(side)
+    if isinstance(code, ast.BinOp):
+        return False
+    return any(getattr(node, "attr", getattr(node, "id", None)) in ADDRESSES for node in ast.walk(code))
+
+
+def apart(left: object = None, right: object = None) -> str:
+    """How two tensors of one shape differ, after a semicolon; "" for anything else."""
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape):
+        return ""
+    if left.dim() == 0 or left.device.type == "meta" or left.device != right.device or left.is_complex():
+        return ""
+    far = (left.detach().double() - right.detach().double()).abs()
+    differ = int((left != right).sum())
+    return f"; {differ:,} of {left.numel():,} numbers differ, by up to {far.max().item():.3g}" if differ else ""
 
 
 def in_words(value: object, most: int = VALUE) -> str:
     """A value in at most about `most` characters, without running anything on a device that is not read anyway."""
-    text = _text(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return cut(_text(value), most)
+
+
+def cut(text: str, most: int) -> str:
+    """The text in at most `most` characters, with a sign where something was left out."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _text(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return _tensor(value)
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool) or value is None or isinstance(value, complex):
         return str(value)
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**15 else f"{value:.6g}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+        whole = abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e6)
+        return f"{value or 0.0:,.0f}" if whole else f"{value:.6g}"
     if isinstance(value, str):
         return repr(value)
     if isinstance(value, torch.dtype):
@@ -110,93 +203,24 @@ def _tensor(tensor: torch.Tensor) -> str:
     return f"{name}[{', '.join(map(str, tensor.shape))}]"
 
 
-def _side(source: str, value: object) -> str:
-    """One side of a comparison: its source, if that is short and says more than the value, and its value."""
-    return f"{source} {in_words(value)}" if source else in_words(value)
+def _side(side: str, value: object, sign: str = "") -> str:
+    """One side of a comparison: its code, if that says more than the value, and its value, unless that is an address."""
+    name = short_source(side)
+    if not name:
+        return in_words(value)
+    if is_address(side):
+        return name
+    if isinstance(_parsed(side), ast.BinOp):
+        sign = "="  # "a * b 12" could be read as one number
+    return f"{name} {sign} {in_words(value)}" if sign else f"{name} {in_words(value)}"
 
 
-class ShowingRewriter(AssertionRewriter):
-    """pytest's rewriting of asserts, which also notes what a passing assert compared."""
-
-    def __init__(self):
-        super().__init__(None, None, b"")
-        self.results: dict[ast.expr, ast.expr] = {}
-
-    def visit(self, node: ast.AST):
-        found = super().visit(node)
-        if isinstance(node, ast.expr) and isinstance(found, tuple):
-            self.results[node] = found[0]  # the variable that holds its value
-        return found
-
-    def visit_Assert(self, assert_: ast.Assert) -> list[ast.stmt]:
-        self.results = {}
-        test = assert_.test
-        statements = super().visit_Assert(assert_)
-        note = ast.Expr(self._compared(test, assert_.lineno) or _noted(test, assert_.lineno))
-        for node in ast.walk(ast.fix_missing_locations(ast.copy_location(note, assert_))):
-            ast.copy_location(node, assert_)
-        # Before pytest clears its variables.
-        statements.insert(len(statements) - bool(self.variables), note)
-        return statements
-
-    def _compared(self, test: ast.expr, line: int) -> ast.Call | None:
-        """The call that notes a comparison; None if the test is none."""
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-            test = test.values[0]
-        sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
-        values = [self.results.get(side) for side in sides]
-        if not sides or not all(isinstance(value, ast.Name) for value in values):
-            return None
-        words = [[_source(side) for side in sides], [SIGNS[type(operator)] for operator in test.ops]]
-        texts = [ast.Tuple([ast.Constant(word) for word in group], ast.Load()) for group in words]
-        names = ast.Tuple([ast.Name(value.id, ast.Load()) for value in values], ast.Load())
-        return _call("compared", [ast.Constant(line), *texts, names])
+def _same(value: object, expected: object) -> bool:
+    try:
+        return bool(value == expected)
+    except Exception:  # tensors of several elements, and whatever else has no single answer
+        return False
 
 
-def _source(side: ast.expr) -> str:
-    if not any(isinstance(node, ast.Name) for node in ast.walk(side)):
-        return ""  # constants alone
-    text = ast.unparse(side)
-    return text if len(text) <= NAME and not isinstance(side, ast.Tuple | ast.List | ast.Set | ast.Dict) else ""
-
-
-def _noted(test: ast.expr, line: int) -> ast.Call:
-    text = ast.unparse(test)
-    return _call("note", [ast.Constant(line), ast.Constant(text if len(text) <= 80 else text[:79] + "…")])
-
-
-def _call(method: str, arguments: list[ast.expr]) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name(VARIABLE, ast.Load()), method, ast.Load()), arguments, [])
-
-
-VARIABLE = "@passed"  # of the notebook; no name that its code could use
-
-
-class ExplainAsserts(ast.NodeTransformer):
-    """What IPython applies to each cell."""
-
-    def visit(self, node):
-        if isinstance(node, ast.Module):
-            self._note_comparisons(node)
-            ShowingRewriter().run(node)
-            # pytest adds imports on the line of the first statement, without an end line; IPython would take line 1.
-            for statement in node.body:
-                statement.end_lineno = getattr(statement, "end_lineno", None) or statement.lineno
-        return node
-
-    def _note_comparisons(self, module: ast.Module) -> None:
-        """torch.testing.assert_close(…) and its like are asserts by another name."""
-        for parent in ast.walk(module):
-            for body in (getattr(parent, "body", None), getattr(parent, "orelse", None)):
-                if isinstance(body, list):
-                    body[:] = [new for statement in body for new in _with_note(statement)]
-
-
-def _with_note(statement: ast.stmt) -> list[ast.stmt]:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    name = getattr(getattr(call, "func", None), "attr", None) or getattr(getattr(call, "func", None), "id", None)
-    if name not in COMPARISONS or len(call.args) < 2:
-        return [statement]
-    left, right = map(ast.unparse, call.args[:2])
-    note = _call("note", [ast.Constant(statement.lineno), ast.Constant(f"{left} ≈ {right}"[:80])])
-    return [statement, ast.fix_missing_locations(ast.copy_location(ast.Expr(note), statement))]
+def _parsed(side: str) -> ast.expr:
+    return ast.parse(side, mode="eval").body

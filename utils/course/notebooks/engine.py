@@ -38,7 +38,9 @@ NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
 WORK = "work"  # key in a cell's metadata: what the device did meanwhile, absent on a machine without one
 PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
-PASSED = re.compile(r"^\x1b\[32m✓\x1b\[0m ", re.MULTILINE)  # as utils.checks.shown begins the line
+# As utils.checks begins the line of a cell that passed, and what it says of one that did not.
+PASSED = re.compile(r"^\x1b\[32m✓\x1b\[0m (.*)\n?", re.MULTILINE)
+FALSE_HERE = "This assert is false here."
 FREEZE = '__import__("gc").freeze()'  # the kernel ends 0.7 s sooner: it looks for no garbage in all that torch made
 GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
 
@@ -190,11 +192,17 @@ def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | N
 
 
 def _number(cell) -> None:
-    """Put the claim's number into the line in which a proof says what it compared: the kernel knows no cell's name."""
+    """Number what a proof says of its claim, and take it from a cell that proves none: the kernel knows no cell's name."""
     proof = PROOF.fullmatch(cell.get("id", ""))
-    for output in cell.outputs if proof else ():
+    number = f"{proof[1]}.{proof[2]}" if proof else ""
+    for output in cell.outputs:
         if output["output_type"] == "stream":
-            output["text"] = PASSED.sub(rf"\g<0>{proof[1]}.{proof[2]}  ", output["text"], count=1)
+            output["text"] = PASSED.sub(rf"\x1b[32m✓\x1b[0m {number}  \1\n" if proof else "", output["text"], count=1)
+        elif output["output_type"] == "error" and proof:
+            output["traceback"] = [
+                line.replace(FALSE_HERE, f"Claim {number} is false here.") for line in output["traceback"]
+            ]
+    cell.outputs = [output for output in cell.outputs if output["output_type"] != "stream" or output["text"]]
 
 
 def _add_error(cell, name: str, value: str) -> None:

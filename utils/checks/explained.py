@@ -12,7 +12,19 @@ import operator
 import re
 import types
 
-from utils.checks.shown import CLAIMED, PLAIN, RED, SIGNS, Comparison, apart, cut, in_words, line_of, short_source
+from utils.checks.shown import (
+    ALONE,
+    CLAIMED,
+    PLAIN,
+    RED,
+    SIGNS,
+    Comparison,
+    apart,
+    cut,
+    in_words,
+    line_of,
+    short_source,
+)
 
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
@@ -67,7 +79,7 @@ class Explained:
         """The assert of anything that is no comparison. Raises AssertionError, with what its names stand for."""
         if not value:
             raise AssertionError(_told(source, _values_of_names(source, inspect.currentframe().f_back)))
-        self.note(place, short_source(source) or source)
+        self.note(place, short_source(source, ALONE) or source)
 
 
 EXPLAINED = Explained()  # of this process: a notebook's kernel runs one cell at a time

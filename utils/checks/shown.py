@@ -21,6 +21,7 @@ GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 WIDTH = 100  # of a line, in characters that one sees
 NUMBER = len("10.123  ")  # the longest number of a claim, and its blanks
 NAME = 32  # the longest source of one side that is shown beside its value
+ALONE = 60  # the longest source that is shown without one
 VALUE = 36  # the longest text of one value
 CLAIMED = 200  # the longest source of an assert that is false
 ADDRESSES = {"data_ptr", "_cdata", "addressof", "id"}  # what calls these gives a number that means nothing to a reader
@@ -66,8 +67,9 @@ class Comparison:
         named = [side for side in self.sides if short_source(side)]
         if not named:
             return " = ".join(self.sides)
+        says_it = any(side.endswith(texts[0]) for side in named)  # torch.bfloat16, and math.inf
         is_a_place = len(named) > 1 and all(map(is_address, named))
-        return " = ".join([*map(short_source, named), *([] if is_a_place else texts[:1])])
+        return " = ".join([*map(short_source, named), *([] if says_it or is_a_place else texts[:1])])
 
     def _parts(self, values: tuple) -> list[tuple[str, object, object]]:
         """Of (a, b) == (1, 2): (a, its value, what it should be), and so on; none for other comparisons."""
@@ -94,15 +96,15 @@ def line_of(texts: list[str], number: str = "") -> str:
 
 
 @cache
-def short_source(side: str) -> str:
-    """The code of one side in at most NAME characters, its details left out; "" for constants, whose value says it all."""
+def short_source(side: str, most: int = NAME) -> str:
+    """The code of one side in at most `most` characters, its details left out; "" for constants, whose value says it all."""
     if not any(isinstance(node, ast.Name) for node in ast.walk(_parsed(side))):
         return ""
     for depth in (9, 2, 1, 0):
         text = ast.unparse(_Outline(depth).visit(_parsed(side)))
-        if len(text) <= NAME:
+        if len(text) <= most:
             return text
-    return cut(text, NAME)
+    return cut(text, most)
 
 
 class _Outline(ast.NodeTransformer):

@@ -4,6 +4,8 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -12,7 +14,7 @@ from utils.course.mutation.dataflow import Use, called_name
 from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
 from utils.course.notebooks.length import length
-from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture
+from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
@@ -31,6 +33,7 @@ LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly befor
 COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
 PATH_EDIT = re.compile(r"\bsys\.path\s*(?:\.\s*(?:insert|append|extend|remove|pop|clear)\b|\[.*\]\s*=[^=]|\+?=[^=])")
+INTO_A_NOTEBOOK = re.compile(r"\]\(((?![a-z]+:)[^)#\s]*\.ipynb|)#([^)\s]+)\)")  # (file or "", place in it)
 REMOTE_IMAGE = re.compile(
     r"!\[[^\]]*\]\(\s*https?:|<img[^>]*\bsrc\s*=\s*[\"']?https?:|\bImage\(\s*(?:url\s*=|[\"']https?:)"
 )
@@ -459,6 +462,25 @@ def _hides_warnings(node: ast.AST) -> bool:
     return not (isinstance(action, ast.Constant) and action.value in ("always", "error"))
 
 
+def links_to_cells_land(lecture: Lecture) -> list[str]:
+    """A link into this notebook or another names a cell that is there, as JupyterLab and the site understand it."""
+    problems = []
+    for cell in lecture.cells:
+        for address, place in INTO_A_NOTEBOOK.findall(cell.source if cell.kind == "markdown" else ""):
+            path = (lecture.path.parent / address).resolve() if address else lecture.path
+            name = place.removeprefix("cell-id=")
+            if name == place:
+                problems.append(f"cell {cell.id}: JupyterLab finds no #{place}: write #cell-id={place}")
+            elif name not in _ids_in(path):
+                problems.append(f"cell {cell.id}: {path.name} has no cell {name}")
+    return problems
+
+
+@cache
+def _ids_in(path: Path) -> frozenset[str]:
+    return frozenset(cell.id for cell in read(path).cells) if path.exists() else frozenset()
+
+
 def images_are_local(lecture: Lecture) -> list[str]:
     """No picture is fetched from the network."""
     return [f"cell {cell.id}: a remote image" for cell in lecture.cells if REMOTE_IMAGE.search(cell.source)]
@@ -495,6 +517,7 @@ RULES = (  # for a lecture
     folklore_names_who_tells_it,
     words_are_the_fields,
     code_is_plain_python,
+    links_to_cells_land,
     images_are_local,
 )
 
@@ -509,6 +532,7 @@ NOTEBOOK_RULES = (  # for a notebook that is no lecture
     calculators_are_introduced,
     words_are_the_fields,
     code_is_plain_python,
+    links_to_cells_land,
     images_are_local,
 )
 

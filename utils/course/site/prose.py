@@ -83,10 +83,12 @@ def clean(text: str, where: dict[str, str] | None = None, links: dict[str, str] 
 
 def _relink(anchor, links: dict[str, str] | None) -> None:
     address, mark, place = anchor["href"].partition("#")
-    at_home = not address and links is not None
-    if re.match(r"(https?|mailto):", address) or at_home:
+    if re.match(r"(https?|mailto):", address):
         return
-    if address in (links or {}):
+    place = place.removeprefix("cell-id=")  # as JupyterLab calls a cell; here it is the cell's id alone
+    if not address and links is not None:
+        anchor["href"] = mark + place
+    elif address in (links or {}):
         anchor["href"] = links[address] + mark + place
     else:
         anchor.unwrap()

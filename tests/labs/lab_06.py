@@ -902,7 +902,9 @@ wrong(
     """
     def clip_gradients(parameters, max_norm):
         parameters = list(parameters)
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None], error_if_nonfinite=True)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not norm.isfinite():
+            raise RuntimeError(f"the norm is {norm}")
         if norm > max_norm:
             torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
         return norm

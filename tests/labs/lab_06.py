@@ -74,6 +74,16 @@ right(
     """,
 )
 
+wrong(
+    "torch's",
+    """
+    class SGD(Optimizer):
+        def step(self):
+            torch.optim.SGD(self.parameters, lr=self.lr).step()
+    """,
+    says=["torch.optim.sgd", "write the formula of the task"],
+)
+
 # Task 2 · Momentum, and decay as a penalty
 
 wrong, right = LAB.task("momentum")
@@ -289,6 +299,25 @@ wrong(
     ),
     of=another_way,
     says=["self.state[i]", "all that"],
+)
+
+wrong(
+    "torch's",
+    """
+    class Momentum(Optimizer):
+        def __init__(self, parameters, lr, momentum=0.9, weight_decay=0.0):
+            super().__init__(parameters, lr)
+            self.momentum = momentum
+            self.weight_decay = weight_decay
+
+        def step(self):
+            for p, state in zip(self.parameters, self.state):
+                optimizer = torch.optim.SGD([p], self.lr, self.momentum, weight_decay=self.weight_decay)
+                optimizer.state[p] = state
+                optimizer.step()
+                state.setdefault("steps", 0)
+    """,
+    says=["torch.optim.sgd", "write the formula of the task"],
 )
 
 # Task 3 · Adam
@@ -525,6 +554,51 @@ wrong(
     says=["self.state[i]", "all that"],
 )
 
+wrong(
+    "torch's",
+    """
+    class Adam(Optimizer):
+        def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+            super().__init__(parameters, lr)
+            self.betas = betas
+            self.eps = eps
+            self.weight_decay = weight_decay
+
+        def step(self):
+            for p, state in zip(self.parameters, self.state):
+                optimizer = torch.optim.Adam([p], self.lr, self.betas, self.eps, self.weight_decay)
+                optimizer.state[p] = state
+                optimizer.step()
+    """,
+    says=["torch.optim.adam", "write the formulas of the task"],
+)
+wrong(
+    "torch's kernel",
+    """
+    class Adam(Optimizer):
+        def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+            super().__init__(parameters, lr)
+            self.betas = betas
+            self.eps = eps
+            self.weight_decay = weight_decay
+
+        @torch.no_grad()
+        def step(self):
+            for p, state in zip(self.parameters, self.state):
+                if p.grad is None:
+                    continue
+                if not state:
+                    state.update(m=torch.zeros_like(p), v=torch.zeros_like(p), t=torch.zeros(()))
+                state["t"] += 1
+                torch._fused_adam_(
+                    *([each] for each in (p, p.grad, state["m"], state["v"])), [], [state["t"]],
+                    lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
+                    amsgrad=False, maximize=False,
+                )
+    """,
+    says=["_fused_adam_", "write the formulas of the task"],
+)
+
 # Task 4 · AdamW
 
 wrong, right = LAB.task("adamw")
@@ -640,6 +714,34 @@ right(
                 root = (state["v"].sqrt() / (1 - beta2**t) ** 0.5).add_(self.eps)
                 p.addcdiv_(state["m"], root, value=-self.lr / (1 - beta1**t))
     """,
+)
+
+wrong(
+    "torch's",
+    """
+    from torch.optim.adamw import adamw
+
+    class AdamW(Optimizer):
+        def __init__(self, parameters, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+            super().__init__(parameters, lr)
+            self.betas = betas
+            self.eps = eps
+            self.weight_decay = weight_decay
+
+        @torch.no_grad()
+        def step(self):
+            for p, state in zip(self.parameters, self.state):
+                if p.grad is None:
+                    continue
+                if not state:
+                    state.update(m=torch.zeros_like(p), v=torch.zeros_like(p), t=torch.zeros(()))
+                adamw(
+                    *([each] for each in (p, p.grad, state["m"], state["v"])), [], [state["t"]],
+                    amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=self.lr,
+                    weight_decay=self.weight_decay, eps=self.eps, maximize=False,
+                )
+    """,
+    says=["torch.optim.adam", "write the formulas of the task"],
 )
 
 # Task 5 · Clip by the global norm
@@ -795,6 +897,21 @@ right(
     """,
 )
 
+wrong(
+    "torch's",
+    """
+    def clip_gradients(parameters, max_norm):
+        parameters = list(parameters)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not norm.isfinite():
+            raise RuntimeError(f"the norm is {norm}")
+        if norm > max_norm:
+            torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+        return norm
+    """,
+    says=["torch.nn.utils.clip_grad", "write norm and factor yourself"],
+)
+
 # Task 6 · Warm-up and cosine
 
 wrong, right = LAB.task("schedule")
@@ -902,6 +1019,28 @@ wrong(
     ("(1 - floor) * (1 + math.cos(math.pi * done)) / 2", "(1 - floor) * (1 - done)"),
     of=another_way,
     says=["1 at warmup, the floor from steps − 1 on"],
+)
+
+wrong(
+    "torch's",
+    """
+    def warmup_cosine(t, warmup, steps, floor=0.0):
+        if t < 0:
+            raise ValueError(f"t={t}")
+        if not 0 <= warmup < steps:
+            raise ValueError(f"warmup={warmup}")
+        if t < warmup:
+            return (t + 1) / warmup
+        if t >= steps - 1:
+            return floor
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps - 1 - warmup, floor)
+        for _ in range(t - warmup):
+            optimizer.step()
+            cosine.step()
+        return cosine.get_last_lr()[0]
+    """,
+    says=["torch.optim.lr_scheduler", "write the cosine yourself"],
 )
 
 # Task 7 · Cut a run in two
@@ -1185,4 +1324,13 @@ right(
     ("optimizer.zero_grad()\nloss = F.mse_loss(model(x), y)", "loss = (model(x) - y).square().mean()"),
     ("optimizer.step()", "optimizer.step()\noptimizer.zero_grad()"),
     of=another_way,
+)
+wrong(
+    "torch's clip",
+    (
+        "clip_gradients(model.parameters(), max_norm)",
+        "nn.utils.clip_grad_norm_(model.parameters(), max_norm)",
+    ),
+    of=another_way,
+    says=["torch.nn.utils.clip_grad", "call your own functions"],
 )

@@ -502,6 +502,28 @@ wrong(
     ),
     says=["the norm before clipping"],
 )
+wrong(
+    "zeroes only afterwards",
+    ("run.optimizer.zero_grad()", ""),
+    ("run.scaler.update()", "run.scaler.update()\nrun.optimizer.zero_grad()"),
+    says=["after a step that raised"],
+)
+wrong(
+    "zeroes only afterwards and before it raises",
+    ("run.optimizer.zero_grad()", ""),
+    (
+        'raise FloatingPointError(f"the gradient',
+        'run.optimizer.zero_grad()\nraise FloatingPointError(f"the gradient',
+    ),
+    ("run.scaler.update()", "run.scaler.update()\nrun.optimizer.zero_grad()"),
+    says=["gradients were there before the step"],
+)
+wrong(
+    "zeroes at the first step only",
+    ("run.optimizer.zero_grad()", "if not run.log:\n    run.optimizer.zero_grad()"),
+    ("run.scaler.update()", "run.scaler.update()\nrun.optimizer.zero_grad()"),
+    says=["after a step that raised"],
+)
 right(
     "clips by hand",
     """
@@ -510,6 +532,8 @@ right(
         for group in run.optimizer.param_groups:
             group.update(lr=now)
         run.model.train()
+        for p in run.model.parameters():
+            p.grad = None
         with autocast(run.device, run.config.precision):
             logits = run.model(x)
             classes = logits.shape[-1]

@@ -1,8 +1,17 @@
 """Which of torch's functions some code calls: for tasks in which the student builds what torch has ready."""
 
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 
+import torch.nn.utils
+import torch.optim
 from torch.overrides import TorchFunctionMode
+
+READY_MADE = tuple(f"{Path(package.__file__).parent}{os.sep}" for package in (torch.optim, torch.nn.utils))
+FUSED = "_fused_"  # how the names of torch's kernels for a whole optimizer step begin
 
 
 class _Notes(TorchFunctionMode):
@@ -25,3 +34,24 @@ def torch_calls(run: Callable[[], object]) -> list[str]:
     with _Notes() as notes:
         run()
     return sorted(notes.names)
+
+
+def ready_made(run: Callable[[], object]) -> list[str]:
+    """What run() uses of torch's optimizers, schedules and clips, in alphabetical order: [] if it does without.
+
+    These are the modules of torch.optim and torch.nn.utils of which some function runs, by whatever name it was
+    imported, and the kernels that make a whole step. Raises what run() raises.
+    """
+    modules: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(READY_MADE):
+            modules.add(frame.f_globals["__name__"])
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        called = torch_calls(run)
+    finally:
+        sys.setprofile(before)
+    return sorted(modules | {name for name in called if name.startswith(FUSED)})

@@ -51,7 +51,10 @@ def test_raises_fails_if_the_message_is_another():
 
 
 def test_raises_says_which_other_error_came_and_lets_an_interrupt_through():
-    with pytest.raises(AssertionError, match="expected ValueError, got ZeroDivisionError") as failed, raises(ValueError):
+    with (
+        pytest.raises(AssertionError, match="expected ValueError, got ZeroDivisionError") as failed,
+        raises(ValueError),
+    ):
         1 / 0  # noqa: B018
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     with pytest.raises(KeyboardInterrupt), raises(Exception):

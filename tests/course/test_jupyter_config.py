@@ -1,4 +1,4 @@
-"""What JupyterLab saves as `make lab` starts it: lectures as git keeps them, with outputs beside; labs with theirs inside."""
+"""What JupyterLab saves as `make lab` starts it: lectures as git keeps them, outputs beside; labs with theirs inside."""
 
 import asyncio
 import json

@@ -92,6 +92,28 @@ def test_its_notebooks_know_the_repository_and_this_checkout_does_not(unpacked):
         assert "someone/course" not in (ROOT / path).read_text()
 
 
+def test_links_land_in_colab(published, unpacked):
+    opened = "https://colab.research.google.com/github/someone/course/blob/colab"
+    assert (
+        f"[Open in Colab]({opened}/notebooks/01_"
+        in read(unpacked / "notebooks" / "01_tensors_and_strides.ipynb").cells[0].source
+    )
+    links = []
+    for path in (published / "colab").rglob("*.ipynb"):
+        ids = {cell.id for cell in read(path).cells}
+        for cell in read(path).cells:
+            page = BeautifulSoup(mistune.html(cell.source) if cell.kind == "markdown" else "", "html.parser")
+            links += [(path, ids, anchor["href"]) for anchor in page.find_all("a", href=True)]
+    assert [(path.name, link) for path, _, link in links if ":" not in link and link[0] != "#"] == []
+    for path, ids, link in links:
+        address, _, place = link.partition("#scrollTo=")
+        if place and address:
+            path = published / "colab" / address.removeprefix(f"{opened}/")
+            ids = {cell.id for cell in read(path).cells}
+        assert not place or place in ids, (path.name, link)
+    assert sum("#scrollTo=claim-" in link for _, _, link in links) > 200
+
+
 @pytest.mark.nightly
 def test_it_works_where_it_is_unpacked(unpacked):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -136,7 +136,9 @@ def test_a_loop_that_is_interrupted_is_shown_where_it_was(shell, run):
 
 
 def test_what_a_check_does_not_expect_is_as_short(shell, run):
-    told = run("def double(x):\n    return [][x]", '%%checks\n# %% double\nask("double(x)", x=4).value + 1', CHECK_DOUBLE)
+    told = run(
+        "def double(x):\n    return [][x]", '%%checks\n# %% double\nask("double(x)", x=4).value + 1', CHECK_DOUBLE
+    )
     assert wrong(shell).splitlines()[1:] == [
         "IndexError: list index out of range",
         "asked: double(x)",

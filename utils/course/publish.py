@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from utils.course import ROOT
-from utils.course.notebooks.colab_links import badges
+from utils.course.notebooks.colab_links import BRANCH, address_of, badges, colab_address, links_for_colab
 from utils.course.notebooks.notebook import notebooks_in
 from utils.course.notebooks.tidy import tidy
 from utils.course.site.build import read_run, write_pages
@@ -27,7 +27,8 @@ def publish(build: Path, repository: str | None = None) -> Path:
     """Write build/publish from the last run in `build`, atomically, and return it. This checkout stays as it is.
 
     The archive holds the course without solutions, tests and outputs, its labs made from the solutions. `repository`,
-    "owner/name" on GitHub, is where Colab finds the course; None keeps what is set here. Raises ValueError where nothing
+    "owner/name" on GitHub, is where Colab finds the course; None keeps what is set here. Where one is set, the folder
+    colab/ holds the notebooks as Colab opens them. Raises ValueError where nothing
     has run in `build`, and for what is no name of a repository.
     """
     results = read_run(build)
@@ -40,6 +41,8 @@ def publish(build: Path, repository: str | None = None) -> Path:
             course = Path(folder, NAME)
             with contextlib.redirect_stdout(None):  # they name each file that they write
                 _write_course(course, repository)
+            if address := address_of(course):
+                _write_for_colab(course, unfinished / BRANCH, address)
             _pack(course, unfinished / ARCHIVE, datetime.fromisoformat(results.header["date"]))
         shutil.rmtree(published, ignore_errors=True)
         unfinished.replace(published)
@@ -60,6 +63,16 @@ def _write_course(course: Path, repository: str | None) -> None:
     tidy(notebooks_in(course / "notebooks"))
     for page in course.rglob("*.md"):
         _keep_links_that_lead_somewhere(page)
+
+
+def _write_for_colab(course: Path, folder: Path, address: str) -> None:
+    """The notebooks once more, with links that land in Colab; those of the course open these there."""
+    for path in sorted(course.rglob("*.ipynb")):
+        place = str(path.relative_to(course))
+        text = path.read_text(encoding="utf-8").replace(colab_address("", address), colab_address("", address, BRANCH))
+        path.write_text(text, encoding="utf-8")
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(links_for_colab(text, place, address), encoding="utf-8")
 
 
 def _keep_links_that_lead_somewhere(page: Path) -> None:

@@ -117,7 +117,9 @@ def test_the_grader_reads_a_starter_as_cells_of_the_solution(tmp_path):
     assert names == {"given-colab", "given-parameters", "given-setup", "code-double"} and read.notes == ()
     without_comment = {"check-double": 'progress.check("double")'}
     own = [cell | {"source": without_comment.get(cell["id"], cell["source"])} for cell in raw["cells"]]
-    assert read_submission(json.dumps(raw | {"cells": own}).encode(), lab).notes == (), "a line like any of the student's"
+    assert read_submission(json.dumps(raw | {"cells": own}).encode(), lab).notes == (), (
+        "a line like any of the student's"
+    )
     changed = [cell | {"source": "points = 4"} if cell["id"] == "check-double" else cell for cell in raw["cells"]]
     read = read_submission(json.dumps(raw | {"cells": changed}).encode(), lab)
     assert not any("%%" in source for _, source in read.cells) and "%%" not in read.code[ELSEWHERE]

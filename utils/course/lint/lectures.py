@@ -463,22 +463,24 @@ def _hides_warnings(node: ast.AST) -> bool:
 
 
 def links_to_cells_land(lecture: Lecture) -> list[str]:
-    """A link into this notebook or another names a cell that is there, as JupyterLab and the site understand it."""
+    """A link into this notebook or another names a cell or a heading that is there, as JupyterLab understands it."""
     problems = []
     for cell in lecture.cells:
         for address, place in INTO_A_NOTEBOOK.findall(cell.source if cell.kind == "markdown" else ""):
             path = (lecture.path.parent / address).resolve() if address else lecture.path
-            name = place.removeprefix("cell-id=")
-            if name == place:
-                problems.append(f"cell {cell.id}: JupyterLab finds no #{place}: write #cell-id={place}")
-            elif name not in _ids_in(path):
-                problems.append(f"cell {cell.id}: {path.name} has no cell {name}")
+            if place not in _places_in(path):
+                problems.append(
+                    f"cell {cell.id}: {path.name} has no {place} (a cell is #cell-id=NAME, a heading #Its-words)"
+                )
     return problems
 
 
 @cache
-def _ids_in(path: Path) -> frozenset[str]:
-    return frozenset(cell.id for cell in read(path).cells) if path.exists() else frozenset()
+def _places_in(path: Path) -> frozenset[str]:
+    """What JupyterLab can scroll to in a notebook: its cells, and its headings by their words."""
+    cells = read(path).cells if path.exists() else ()
+    headings = [words for cell in cells for words in re.findall(r"^#+ (.+)$", cell.source, re.MULTILINE)]
+    return frozenset(f"cell-id={cell.id}" for cell in cells) | {words.replace(" ", "-") for words in headings}
 
 
 def images_are_local(lecture: Lecture) -> list[str]:

@@ -3,6 +3,7 @@
 That is the cell `colab` of every lecture and lab, a link under its title, and a badge beside its link in the README's table.
 """
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,8 @@ LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
 BADGE = re.compile(r" \[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")  # beside a link in the README's table
 PICTURE = "notebooks/figures/open-in-colab.svg"
 LINK = re.compile(r"(?<=\]\()((?:notebooks|labs)/\d\w*\.ipynb)\)(?=.*\|$)", re.MULTILINE)  # in the README's table
+BRANCH = "colab"  # of the repository: notebooks whose links Colab understands, which JupyterLab would not
+INTERNAL = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#(cell-id=)?([\w-]+))?\)")  # in a notebook: file, "cell-id=", place
 URLS = re.compile(r'\n\[project\.urls\]\nRepository = "[^"]*"\n')
 SOURCE = '''\
 # Colab opens a notebook alone: there this cell fetches the rest of the course. Anywhere else it does nothing.
@@ -92,9 +95,29 @@ def title_source(source: str, path: str, address: str) -> str:
     return head + line + ("\n" + rest if rest else "")
 
 
-def colab_address(path: str, address: str) -> str:
-    """Where Colab opens the file `path` of the repository's branch main."""
-    return f"{address.replace('https://github.com', 'https://colab.research.google.com/github')}/blob/main/{path}"
+def colab_address(path: str, address: str, branch: str = "main") -> str:
+    """Where Colab opens the file `path` of a branch of the repository."""
+    return f"{address.replace('https://github.com', 'https://colab.research.google.com/github')}/blob/{branch}/{path}"
+
+
+def links_for_colab(text: str, path: str, address: str) -> str:
+    """The text of the notebook `path` of the repository, JSON or Markdown, with links that land in Colab.
+
+    Colab opens a notebook alone and calls a cell #scrollTo=NAME: links to others become whole addresses, of BRANCH for
+    notebooks and of main for other files. (JupyterLab calls it #cell-id=NAME; no link serves both.)
+    """
+
+    def rewritten(link: re.Match) -> str:
+        file, is_cell, place = link.groups(default="")
+        to_cell = f"#scrollTo={place}" if is_cell else f"#{place}" * bool(place)
+        if not file:
+            return f"]({to_cell})"
+        target = os.path.normpath(Path(path).parent / file)
+        if target.endswith(".ipynb"):
+            return f"]({colab_address(target, address, BRANCH)}{to_cell})"
+        return f"]({address}/blob/main/{target}{to_cell})"
+
+    return INTERNAL.sub(rewritten, text)
 
 
 def badges(repository: str | None = None, root: Path = ROOT) -> None:

@@ -46,12 +46,19 @@ NOTEBOOK = f"notebooks/{LECTURE}.ipynb"
 
 
 @pytest.mark.parametrize("address", ["", ADDRESS])
-def test_at_home_the_cell_does_nothing(tmp_path, address):
+def test_at_home_the_cell_only_looks_whether_the_course_is_there(tmp_path, address):
     done = run_cell(colab_links.cell_source(NOTEBOOK, address), tmp_path)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", ""), (
-        "nothing imported, printed or changed"
-    )
-    assert list(tmp_path.iterdir()) == []
+    *imported, unchanged = done.stdout.split()
+    assert (done.returncode, unchanged, done.stderr) == (0, "True", ""), "nothing printed or changed"
+    assert set(imported) <= {"utils"} and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", ["sys.modules['utils'] = None", "sys.path.insert(0, os.getcwd())"])
+def test_alone_in_any_jupyter_it_says_what_to_do(tmp_path, before):
+    (tmp_path / "utils").mkdir()  # somebody else's
+    (tmp_path / "utils" / "__init__.py").touch()
+    done = run_cell(colab_links.cell_source(NOTEBOOK, ""), tmp_path, before)
+    assert done.returncode == 1 and "`make lab`" in done.stderr and "`pip install -e .`" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,10 @@ BRANCH = "colab"  # of the repository: notebooks whose links Colab understands, 
 INTERNAL = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#(cell-id=)?([\w-]+))?\)")  # in a notebook: file, "cell-id=", place
 URLS = re.compile(r'\n\[project\.urls\]\nRepository = "[^"]*"\n')
 SOURCE = '''\
-# Colab opens a notebook alone: there this cell fetches the rest of the course. Anywhere else it does nothing.
+# Colab opens a notebook alone: there this cell fetches the rest of the course. Elsewhere it looks whether that is here.
 import os
 import sys
+from importlib.util import find_spec
 
 if "google.colab" in sys.modules:
     repository = "{address}"  # the course's address, https://github.com/owner/name
@@ -70,7 +71,14 @@ if "google.colab" in sys.modules:
     sys.path.insert(0, course)
     from utils.colab import prepare
 
-    prepare("{path}")'''
+    prepare("{path}")
+elif not (find_spec("utils") and find_spec("utils.colab")):
+    error = RuntimeError(
+        "This notebook needs the rest of its course, which this Python does not have: open it with `make lab` in the course's "
+        "folder, or call `pip install -e .` there with this Python and restart the kernel."
+    )
+    error._render_traceback_ = lambda: [str(error)]  # the sentence without a traceback
+    raise error'''
 
 
 def address_of(root: Path = ROOT) -> str:

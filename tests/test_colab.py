@@ -53,7 +53,10 @@ def test_at_home_the_cell_only_looks_whether_the_course_is_there(tmp_path, addre
     assert set(imported) <= {"utils"} and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("before", ["sys.modules['utils'] = None", "sys.path.insert(0, os.getcwd())"])
+NOT_INSTALLED = "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in str(finder).lower()]\n"
+
+
+@pytest.mark.parametrize("before", ["sys.modules['utils'] = None", NOT_INSTALLED + "sys.path.insert(0, os.getcwd())"])
 def test_alone_in_any_jupyter_it_says_what_to_do(tmp_path, before):
     (tmp_path / "utils").mkdir()  # somebody else's
     (tmp_path / "utils" / "__init__.py").touch()

@@ -388,6 +388,33 @@ def test_a_root_of_its_own_has_what_is_readable_and_nothing_of_a_course_in_it(tm
     assert list(work.iterdir()) == [] and (course / "solutions" / "file").read_text() == "solutions"
 
 
+ASKS_FOR_A_TEMPORARY_FILE = """
+import socket, sys, tempfile
+from pathlib import Path
+from utils.course.grading import clock, grade, protocol, sandbox, worker
+tempfile.tempdir = sys.argv[3]  # as the fork server has it, once anything it imports has asked
+ours, theirs = socket.socketpair()
+cage = sandbox.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})
+keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), clock.Clock())
+theirs.close()
+protocol.receive(ours)
+code = "__import__('tempfile').NamedTemporaryFile().name"
+protocol.send(ours, {"code": code, "inputs": {}, "number": 1}, 60)
+print(protocol.receive(ours))
+keeper.end()
+"""
+
+
+def test_temporary_files_of_a_submission_lie_in_its_own_folder_whatever_tmpdir_the_grader_has(tmp_path):
+    work, instructors = tmp_path / "work", tmp_path / "instructors"
+    for folder in (work, instructors):
+        folder.mkdir()
+    user = next(iter(grading.users_of(os.getpid())))
+    line = [sys.executable, "-c", ASKS_FOR_A_TEMPORARY_FILE, work, str(user), instructors]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert f"'value': '{work}/" in done.stdout, done.stdout + done.stderr
+
+
 def test_nothing_follows_a_link_that_takes_the_place_of_a_folder(tmp_path, monkeypatch):
     top, other = tmp_path / "top", tmp_path / "other"
     (top / "inner" / "deeper").mkdir(parents=True)

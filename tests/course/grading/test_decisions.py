@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from helpers.paths import ROOT
@@ -97,6 +98,34 @@ def test_being_late_costs_what_the_deadline_says(lab, tmp_path, handed_in, lines
     assert (sum(each["points"] for each in eve["adjusted"]), eve["earned"]) == (points, 20 + points), why
 
 
+@pytest.mark.parametrize(
+    ("deadline", "handed_in", "points"),
+    [
+        ("2026-11-20", "2026-11-20T10:00:00", 0),
+        ("2026-11-20", "2026-11-20T23:59:59", 0),
+        ("2026-11-20", "2026-11-21T00:00:00", -2),
+        ("2026-11-20 23:59+09:00", "2026-11-20T15:59:00", 0),
+        ("2026-11-20 23:59+09:00", "2026-11-20T16:00:00", -2),
+        ("2026-11-20 23:59Z", "2026-11-21T00:59:00", 0),
+        ("2026-11-20 23:59Z", "2026-11-21T01:00:00", -2),
+    ],
+)
+def test_a_date_alone_is_its_whole_day_and_a_zone_is_turned_into_local_time(
+    lab, tmp_path, monkeypatch, deadline, handed_in, points
+):
+    monkeypatch.setenv("TZ", "Etc/GMT-1")  # an hour before UTC, all the year
+    time.tzset()
+    try:
+        record = record_of(lab, handed_in=handed_in)
+        record["checks"][0] |= {"points": 20, "earned": 19}
+        lines = [f"99,*,deadline,{deadline},", LATE[1]]
+        eve = decided(tmp_path, [record], *lines)["eve"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert sum(each["points"] for each in eve["adjusted"]) == points
+
+
 def test_who_is_in_time_is_told_nothing_of_it(lab, tmp_path):
     eve = decided(tmp_path, [record_of(lab, handed_in="2026-11-20T12:00:00")], *LATE)["eve"]
     assert eve["adjusted"] == []
@@ -130,6 +159,8 @@ def test_an_extension_may_be_given_before_anything_is_handed_in_and_empty_values
         (["99,eve,late,10% a day,"], "'10% a day' is no whole number of points"),
         (["99,*,late,10,"], "'10' is no rate; write it as 10% a day"),
         (["99,*,deadline,20.11.2026,"], "'20.11.2026' is no date; write it as 2026-11-20 23:59"),
+        (["99,*,deadline,2026-11-20 23:59 CET,"], "'2026-11-20 23:59 CET' is no date; write it as 2026-11-20 23:59"),
+        (["99,*,deadline,0001-01-01 00:00+14:00,"], "is no date"),
         (["99,*,double,2,"], r"'double' is decided for one student at a time; for \* there are deadline and late"),
         (
             ["99,*,late,10% a day, at most 50%,"],

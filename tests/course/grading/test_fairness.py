@@ -297,6 +297,47 @@ def test_a_value_of_a_parameter_is_set_before_the_set_up_and_the_device_never():
     assert sources["parameters"] == "import functools\nmine = seed"
 
 
+def without_ids(book: dict) -> list[dict]:
+    """The notebook's cells as Kaggle and old formats have them."""
+    return [{key: value for key, value in cell.items() if key != "id"} for cell in book["cells"]]
+
+
+def parameters_of(cells: list[dict]) -> dict:
+    (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
+    return cell
+
+
+@pytest.mark.parametrize("how", ["tag alone", "no tag", "ids of another's", "in two cells", "behind an own cell"])
+def test_the_parameters_cell_is_known_where_ids_were_lost(how):
+    """In the cell as it was given a value counts before the set-up; in a cell of one's own it would take the device away."""
+    cells = without_ids(book_of(LAB, {"parameters": 'device = "auto"\nseed = 4711'}))
+    cell = parameters_of(cells)
+    if how != "tag alone":
+        cell["metadata"] = {}
+    if how == "ids of another's":
+        cells = [each | {"id": f"0a1b2c3d{number}"} for number, each in enumerate(cells)]
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    if how == "in two cells":
+        cell["source"] = 'device = "auto"'
+        cells.insert(cells.index(cell) + 1, own | {"source": "seed = 4711"})
+    if how == "behind an own cell":
+        cells.insert(cells.index(cell), own | {"source": "import numpy\nmine = 3"})
+    found = read_submission(json.dumps(book_of(LAB) | {"cells": cells, "nbformat_minor": 4}).encode(), read_lab(LAB))
+    sources = dict(found.cells)
+    assert sources["given-injected-parameters"] == "seed = 4711"
+    assert [source for source in sources.values() if '"auto"' in source] == [sources["given-parameters"]]
+
+
+def test_a_value_behind_the_set_up_is_a_cell_of_ones_own():
+    cells = without_ids(book_of(LAB))
+    place = next(number for number, cell in enumerate(cells) if "def same_storage" in text_of(cell["source"])) + 1
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": "seed = 4711"}
+    cells.insert(place, own)
+    cells.remove(parameters_of(cells))
+    found = read_submission(json.dumps(book_of(LAB) | {"cells": cells, "nbformat_minor": 4}).encode(), read_lab(LAB))
+    assert "given-injected-parameters" not in dict(found.cells) and "seed = 4711" in found.code[ELSEWHERE]
+
+
 # The parts of the cage
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 
 from utils.course import ROOT
@@ -21,6 +21,7 @@ EXTRA, COMMENT, DEADLINE, LATE, HANDED_IN = "extra", "comment", "deadline", "lat
 ALL = "*"
 RATE = re.compile(r"(\d+) ?% a day(?:, at most (\d+) ?%)?")
 DAY = timedelta(days=1)
+LAST_SECOND = time(23, 59, 59)
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,7 @@ def _value(student: str, what: str, value: str, record: dict | None, own: list[d
     if student == ALL and what not in (DEADLINE, LATE):
         raise ValueError(f"{what!r} is decided for one student at a time; for {ALL} there are {DEADLINE} and {LATE}")
     if what in (DEADLINE, HANDED_IN):
-        try:
-            return datetime.fromisoformat(value).replace(tzinfo=None)
-        except ValueError:
-            raise ValueError(f"{value!r} is no date; write it as 2026-11-20 23:59") from None
+        return _moment(what, value)
     if what == LATE and student == ALL:
         if not (rate := RATE.fullmatch(value)):
             raise ValueError(f"{value!r} is no rate; write it as 10% a day, or 10% a day, at most 50%")
@@ -106,6 +104,25 @@ def _value(student: str, what: str, value: str, record: dict | None, own: list[d
             raise ValueError(f"{value!r} is no whole number of points")
         return int(value)
     return _points(student, what, value, record, own)
+
+
+def _moment(what: str, value: str) -> datetime:
+    """In local time, as files have it. A deadline without a time of day is the end of its day."""
+    try:
+        when = datetime.fromisoformat(value)
+        if when.tzinfo:
+            when = when.astimezone().replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{value!r} is no date; write it as 2026-11-20 23:59") from None
+    return datetime.combine(when, LAST_SECOND) if what == DEADLINE and _is_day(value) else when
+
+
+def _is_day(value: str) -> bool:
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _points(student: str, what: str, value: str, record: dict | None, own: list[dict]) -> int:

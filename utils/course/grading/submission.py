@@ -62,6 +62,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     checks = {cell.id for task in lab.tasks for cell in task.checks}
     after = _after_the_checks(lab)
     hashes = {source_hash(cell.source): cell.id for cell in lab.book.code}
+    cells = _with_parameters_named(cells, lab, hashes)
     matched: list[tuple[str, str]] = []
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
@@ -139,7 +140,7 @@ def _mentioned(source: str) -> frozenset[str]:
 
 
 def _cells(raw: bytes, notes: list[str]) -> list[dict]:
-    """Each cell as {"cell_type", "id", "source"}. A code cell without an id gets one by its number."""
+    """Each cell as {"cell_type", "id", "source"}. A code cell without an id gets one by its tag, or by its number."""
     if len(raw) > LARGEST:
         raise Unreadable(
             f"a file of {len(raw):,} bytes; at most {LARGEST:,} are read. Clear the outputs and send it again"
@@ -164,11 +165,10 @@ def _cells(raw: bytes, notes: list[str]) -> list[dict]:
             continue
         number += cell["cell_type"] == "code"
         source = _source_of(cell)
-        name = (
-            cell.get("id") or (cell.get("metadata") or {}).get("id")
-            if isinstance(cell.get("metadata", {}), dict)
-            else ""
-        )
+        about = cell.get("metadata") or {}
+        about = about if isinstance(about, dict) else {}
+        tagged = isinstance(about.get("tags"), list) and PARAMETERS in about["tags"]
+        name = cell.get("id") or about.get("id") or (PARAMETERS if tagged else "")
         known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
         name = name if known else f"cell-{number}" if cell["cell_type"] == "code" else ""
         found.append({"cell_type": cell["cell_type"], "id": name, "source": source})
@@ -209,6 +209,26 @@ def python_of(source: str) -> str:
         with contextlib.suppress(Exception):  # its parser cannot handle everything; Python will report the error
             return TransformerManager().transform_cell(source)
     return source
+
+
+def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[str, str]) -> list[tuple[str, str]]:
+    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: cells
+    that do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
+    """
+    order = [cell.id for cell in lab.book.code]
+    given = [(cell.id, cell.source) for cell in lab.others if cell.id == PARAMETERS]
+    names = [name if name in order else hashes.get(source_hash(source), "") for name, source in cells]
+    if not given or PARAMETERS in names:
+        return cells
+    later = order[order.index(PARAMETERS) + 1 :]
+    wanted = set().union(*(_defined(task.code.source) for task in lab.tasks))
+    found = []
+    for number, (name, source) in enumerate(cells):
+        if names[number] in later or wanted & _bound(source):
+            return found + cells[number:]
+        values_alone = bool(_bound(source)) and not _parameters(given, source)[1]
+        found.append((PARAMETERS if values_alone else name, source))
+    return found
 
 
 def _after_the_checks(lab: Lab) -> set[str]:

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from helpers.records import record_of
 
 from utils.course.__main__ import main
 from utils.course.grading import (
+    decisions,
     folders,
     gradebook,
     judge,
@@ -137,6 +139,58 @@ def test_what_was_lost_to_the_clock_or_to_the_grader_is_tried_again_alone(tmp_pa
         assert [record["failed"] for record in records] == ["the machine fell asleep"] * 2
     assert len(asked) == 8 and "by the grader's own fault" in capsys.readouterr().err
     assert "these are no zeros" in (tmp_path / "again" / "feedback" / LAB.stem / "ada.html").read_text().lower()
+
+
+DUE = 'lab,student,what,value,reason\n01,*,deadline,2026-11-20 12:00,\n01,*,late,"10% a day, at most 50%",\n'
+IN_TIME, TOO_LATE = 1_795_000_000, 1_795_400_000  # 18 and 23 November 2026
+
+
+@pytest.fixture
+def right_at_once(monkeypatch):
+    """A grader that takes every submission for right in all checks, and runs none."""
+    isolation = dict.fromkeys(sandbox.LAYERS, "on")
+    code = {task.name: task.code.source for task in read_lab(LAB).tasks}
+    said = {"verdicts": record_of(read_lab(LAB))["checks"], "isolation": isolation, "code": code}
+    monkeypatch.setattr(grading, "grade_one", lambda *_: said)
+    monkeypatch.setattr(grading, "try_sandbox", lambda *_: {"did": {}, "isolation": isolation})
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_a_copy_of_the_folder_makes_nobody_late(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    out.mkdir()
+    (out / decisions.NAME).write_text(DUE)
+    seen = []
+    for date in (IN_TIME, TOO_LATE, IN_TIME - 86_400):
+        for path in source.iterdir():
+            os.utime(path, (date, date))
+        seen.append([(r["earned"], r["handed_in"]) for r in grading.grade(source, [LAB], out, RULES)])
+    first, copied, earlier = seen
+    assert first == copied and [earned for earned, _ in first] == [20, 20]
+    assert {when for _, when in earlier} == {roster._date_of(source / "ada.ipynb")}, (
+        "an earlier date is nearer the truth"
+    )
+    grading.grade(source, [LAB], out, RULES, regrade=True)
+    assert "late now" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_who_has_become_late_since_the_last_run_is_named(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    for path in source.iterdir():
+        os.utime(path, (IN_TIME, IN_TIME))
+    out.mkdir()
+    (out / decisions.NAME).write_text(DUE)
+    grading.grade(source, [LAB], out, RULES)
+    (source / "bob.ipynb").write_text(json.dumps(book_of(LAB) | {"metadata": {}}))
+    os.utime(source / "bob.ipynb", (TOO_LATE, TOO_LATE))
+    assert "late now" not in capsys.readouterr().err
+    ada, bob = grading.grade(source, [LAB], out, RULES)
+    assert (ada["earned"], bob["earned"]) == (20, 14)
+    said = capsys.readouterr().err
+    assert f"{LAB.stem}: late now, and not in the last run: bob" in said
+    grading.grade(source, [LAB], out, RULES)
+    assert "late now" not in capsys.readouterr().err
 
 
 # Nothing of a hidden check reaches a student

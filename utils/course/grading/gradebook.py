@@ -115,6 +115,19 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
         _write(out / f"{lab}.moodle.csv", MOODLE_HEAD, moodle)
 
 
+def late_since(out: Path, lab: str, found: list[dict]) -> list[str]:
+    """Whom being late costs points now, and did not in the last run, as its table says, by name; [] without that table."""
+    try:
+        rows = list(csv.DictReader(io.StringIO((out / f"{lab}.csv").read_text(encoding="utf-8"), newline="")))
+    except (OSError, ValueError, csv.Error):
+        return []
+    in_time = {row.get("student") for row in rows if row.get("file") and row.get(decisions.LATE) == ""}
+    late = [
+        r for r in found if r["lab"] == lab and any(e["what"] == decisions.LATE and e["points"] for e in r["adjusted"])
+    ]
+    return [record["student"] for record in late if harmless(record["student"]) in in_time]
+
+
 def write_alike(path: Path, pairs: Iterable) -> None:
     """A table of similar.Pair."""
     rows = [(pair.first, pair.second, f"{pair.share:.2f}", " ".join(pair.tasks)) for pair in pairs]

@@ -212,8 +212,8 @@ def python_of(source: str) -> str:
 
 
 def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[str, str]) -> list[tuple[str, str]]:
-    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: cells
-    that do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
+    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: that
+    do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
     """
     order = [cell.id for cell in lab.book.code]
     given = [(cell.id, cell.source) for cell in lab.others if cell.id == PARAMETERS]

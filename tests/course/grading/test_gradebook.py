@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import shutil
 import stat
@@ -323,6 +324,71 @@ def test_of_two_versions_the_newest_is_graded_and_all_who_handed_in_are_known(tm
     works = list(roster.works(tmp_path, [read_lab(LAB)]))
     assert [work.file for work in works] == ["anna (1)/lab_v2.ipynb"] and "lab_v1" in works[0].notes[0]
     assert roster.unrecognised(tmp_path, works) == []
+
+
+STARTER = ROOT / "labs" / LAB.name
+
+
+def handed_in(folder: Path, files: dict[str, str]) -> None:
+    """These texts, by name, each newer by a day than the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for day, (name, text) in enumerate(files.items()):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (0, 1_700_000_000 + 86_400 * day))
+
+
+def no_ids(path: Path) -> str:
+    book = json.loads(path.read_text())
+    cells = [{key: value for key, value in cell.items() if key != "id"} for cell in book["cells"]]
+    return json.dumps(book | {"cells": cells, "nbformat_minor": 4})
+
+
+def run_once(path: Path) -> str:
+    """The starter after its student has run it on a GPU and has written nothing."""
+    book = json.loads(path.read_text())
+    for cell in book["cells"]:
+        if cell["id"] == "parameters":
+            cell["source"] = 'device = "auto"\nseed = 7'
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "0 of 20 points"}]
+    return json.dumps(book)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {LAB.name: STARTER.read_text(), "final version.ipynb": LAB.read_text()},
+        {"final version.ipynb": LAB.read_text(), LAB.name: STARTER.read_text()},
+        {"final version.ipynb": LAB.read_text(), LAB.name: run_once(STARTER)},
+        {"final version.ipynb": no_ids(LAB), LAB.name: STARTER.read_text()},
+        {"final version.ipynb": no_ids(LAB), LAB.name: no_ids(STARTER)},
+        {LAB.name: LAB.read_text().replace("contiguous_strides", "older"), "final version.ipynb": LAB.read_text()},
+        {"01 empty.ipynb": "", "final version.ipynb": LAB.read_text()},
+    ],
+    ids=["newer", "older", "starter run", "no ids", "no ids at all", "two attempts", "unreadable"],
+)
+def test_no_name_makes_a_file_win_over_a_real_attempt(tmp_path, files):
+    handed_in(tmp_path / "ada", files)
+    others = [read_lab(path) for path in sorted((ROOT / "solutions").glob("0[23]_*.ipynb"))]
+    for labs in ([read_lab(LAB)], [read_lab(LAB), *others]):
+        (ada,) = roster.works(tmp_path, labs)
+        assert (ada.file, ada.lab.name) == ("ada/final version.ipynb", LAB.stem)
+        assert f"ada/{next(name for name in files if name.startswith('01'))} was handed in too" in ada.notes[0]
+
+
+def test_an_untouched_starter_is_graded_where_there_is_nothing_else_of_the_lab(tmp_path):
+    handed_in(tmp_path / "ada", {LAB.name: STARTER.read_text(), "notes.ipynb": "{}"})
+    assert [work.file for work in roster.works(tmp_path, [read_lab(LAB)])] == [f"ada/{LAB.name}"]
+
+
+@pytest.mark.parametrize("name", ["04_micrograd 2026-03-05.ipynb", "04 05.03.26.ipynb", "04_2026_03_05.ipynb"])
+@pytest.mark.parametrize("text", [str, no_ids], ids=["with ids", "without ids"])
+def test_a_date_in_a_files_name_is_no_labs_number(tmp_path, name, text):
+    solutions = {path.stem[:2]: path for path in (ROOT / "solutions").glob("0*.ipynb")}
+    micrograd = solutions["04"].read_text() if text is str else no_ids(solutions["04"])
+    handed_in(tmp_path / "ada", {"roofline.ipynb": solutions["03"].read_text(), name: micrograd})
+    found = roster.works(tmp_path, [read_lab(solutions[number]) for number in ("03", "04", "05")])
+    assert {work.lab.name[:2]: work.file for work in found} == {"03": "ada/roofline.ipynb", "04": f"ada/{name}"}
 
 
 def test_nothing_handed_in_is_said(tmp_path):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from utils.course.grading.submission import LARGEST
+from utils.course.grading.submission import LARGEST, functions_of, is_starter
 from utils.course.notebooks.lab import Lab
 
 MOST_FILES = 100_000
@@ -29,6 +29,7 @@ NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
+DATE = re.compile(r"(?<!\d)(?:(?:19|20)\d\d[-_.]\d{1,2}[-_.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.](?:\d\d){1,2})(?!\d)")
 NOTHING = "no notebook was handed in"
 
 
@@ -339,20 +340,26 @@ def _refused(message: str) -> bytes:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a file is: its likeness to each lab, its digest, and what is wrong with reading it; `another`: the lab that it is
-    of, if that is none of those graded.
+    """What a file is: its likeness to each lab, whether it is that lab's starter, as it was given, its digest, and what is
+    wrong with reading it; `another`: the lab that it is of, if that is none of those graded.
     """
 
     likeness: tuple[float, ...]
+    untouched: tuple[bool, ...]
     digest: str
     problem: str
     another: str
 
+    def preference(self, which: int) -> tuple:
+        """The larger, the rather it is graded for that lab."""
+        like = self.likeness[which]
+        return not self.another, like >= IS_THIS_LABS, not self.untouched[which], like, not self.problem
+
 
 def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
-    """The file for each lab, by the ids of its cells or by its name; for one lab alone, any that is not another's.
+    """The file for each lab, by what is in it, or by its name; for one lab alone, any that is not another's.
 
-    Of several that are equally like it, the newest.
+    Of several of the lab, one in which the student has written something, then the one most like it, then the newest.
     """
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
@@ -363,7 +370,7 @@ def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work
     for which, lab in enumerate(labs):
         best = max(
             range(len(files)),
-            key=lambda index: (not looked[index][0].another, looked[index][0].likeness[which], files[index].when),
+            key=lambda index: (*looked[index][0].preference(which), files[index].when),
         )
         about = looked[best][0]
         if about.another:
@@ -392,18 +399,33 @@ def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
         raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    shares = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
-    named = [_named(file.name, lab) for lab in labs]
-    # Prefer a readable file.
-    likeness = tuple(sum(parts) - bool(problem) / 4 for parts in zip(shares, named, strict=True))
-    another = "" if max(shares) >= IS_THIS_LABS else _another(raw, labs)
-    return Looked(likeness, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+    likeness = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
+    another = "" if max(likeness) >= IS_THIS_LABS else _another(raw, labs)
+    for told in (_defines(raw, labs), [_named(file.name, lab) for lab in labs]):  # each where nothing before it tells
+        if max(likeness) < IS_THIS_LABS and not another:
+            likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
+    untouched = tuple(like >= IS_THIS_LABS and is_starter(raw, lab) for like, lab in zip(likeness, labs, strict=True))
+    return Looked(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+
+
+def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
+    """For each lab, whether the file defines what its tasks ask for, whatever its cells are called."""
+    return [_share_of(lab, raw) >= IS_THIS_LABS for lab in labs]
+
+
+def _share_of(lab: Lab, raw: bytes) -> float:
+    """The share of the lab's tasks of which the file defines a function or class."""
+    words = [
+        rb"(?:def|class) (?:%b)\b" % "|".join(functions_of(task)).encode() for task in lab.tasks if functions_of(task)
+    ]
+    return sum(re.search(word, raw) is not None for word in words) / len(lab.tasks) if len(raw) <= LARGEST else 0.0
 
 
 def _named(name: str, lab: Lab) -> bool:
-    """Whether the file's name contains the lab's number."""
+    """Whether the file's name contains the lab's number, elsewhere than in a date."""
     number = lab.name.partition("_")[0]
-    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", PurePosixPath(name).name) is not None
+    plain = DATE.sub(" ", PurePosixPath(name).name)
+    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", plain) is not None
 
 
 def _share(ids: list[str], raw: bytes) -> float:

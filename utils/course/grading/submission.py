@@ -13,7 +13,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from utils.course.grading.written import written_in
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
-from utils.course.notebooks.starter_cells import HAND_IN, without_magic
+from utils.course.notebooks.starter_cells import COUNTING, HAND_IN, without_magic
 from utils.course.notebooks.tidy import POINTS
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
@@ -25,6 +25,7 @@ LONGEST_QUOTED = 100  # characters of a cell's first line
 LONGEST_COPY = 2_000_000  # characters of a notebook of which the student gets a copy with feedback
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
+OF_STARTERS = (COUNTING.partition("\n")[0], "progress.hand_in()")  # how the cells begin that only a starter has
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
 AGAIN = "\n\n# and in another cell, which was run later:\n\n"  # between two cells of one task
@@ -84,6 +85,28 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     code |= {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}
     copied = book if sum(len(cell["source"]) for cell in book) <= LONGEST_COPY else ()
     return Submission(tuple(whole), given, code, tuple(notes), written_in(book, lab), tuple(copied))
+
+
+def is_starter(raw: bytes, lab: Lab) -> bool:
+    """Whether the notebook has no code but the lab's own and that of its tasks' starters. Not of a very long one: a starter
+    is short, and this is asked where no limit of memory holds.
+    """
+    if len(raw) > LONGEST_COPY:
+        return False
+    ours = [*lab.others, *(task.check for task in lab.tasks)]
+    ids = {cell.id for cell in ours} | {POINTS, HAND_IN}
+    given = {source_hash(source) for source in (*(t.starter for t in lab.tasks), *(c.source for c in ours))}
+    try:
+        cells = [cell for cell in json.loads(raw.decode("utf-8-sig"))["cells"] if cell["cell_type"] == "code"]
+        others = [text_of(cell["source"]) for cell in cells if cell.get("id") not in ids]
+        # A starter's cells have a line before what the lab's own have: a comment, or a magic.
+        return all(
+            {source_hash(source), source_hash(source.partition("\n")[2])} & given
+            for source in others
+            if source.strip() and not source.startswith(OF_STARTERS)
+        )
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def depends_on(lab: Lab, task: Task, code: dict[str, str]) -> list[str]:

@@ -174,6 +174,41 @@ def test_what_cannot_be_meant_is_refused_by_its_line(lab, tmp_path, lines, words
         decided(tmp_path, [record_of(lab)], *lines)
 
 
+def test_a_student_called_as_everybody_is_written_stops_nobody(lab, tmp_path):
+    records = [
+        record_of(lab, student=name, id=number, handed_in="2026-11-20T13:00:00")
+        for name, number in (("*", "7"), ("eve", "8"))
+    ]
+    for record in records:
+        record["checks"][0] |= {"points": 20, "earned": 19}
+    found = decided(tmp_path, records, *LATE)
+    assert {name: record["earned"] for name, record in found.items()} == {"*": 18, "eve": 18}
+    with pytest.raises(ValueError, match=r"line 2: the student is called '\*', which means everybody here; rename"):
+        decided(tmp_path, records, "99,7,extra,1,")
+
+
+def test_a_number_is_a_number_before_it_is_a_name(lab, tmp_path):
+    anna, named = record_of(lab, student="anna", id="9001"), record_of(lab, student="9001", id="12")
+    for records in ([anna, named], [named, anna]):
+        with pytest.raises(
+            ValueError,
+            match=r"line 2: '9001' is the number of 'anna' and the name of another; write anna, or for the other write 12",
+        ):
+            decided(tmp_path, records, "99,9001,double,0,")
+    found = decided(tmp_path, [anna, named], "99,anna,double,0,", "99,12,extra,1,")
+    assert {name: record["earned"] for name, record in found.items()} == {"anna": 0, "9001": 3}
+    assert [decisions.called(record) for record in (anna, named)] == ["anna", "12"], "in lines made for the file"
+    with pytest.raises(ValueError, match=r"'9001' is the name of a student, and no number of this lab's; write 12"):
+        decided(tmp_path, [record_of(lab, student="anna", id="77"), named], "99,9001,double,0,")
+    unnumbered = record_of(lab, student="9001")
+    with pytest.raises(
+        ValueError, match=r"is the name of a student, and no number of this lab's; rename what they handed in"
+    ):
+        decided(tmp_path, [record_of(lab, student="anna", id="77"), unnumbered], "99,9001,deadline,2026-11-27,")
+    alone = decided(tmp_path, [unnumbered, record_of(lab, student="9002")], "99,9001,double,0,")
+    assert alone["9001"]["earned"] == 0, "where nobody has a number, names may be digits"
+
+
 def test_the_lines_that_the_readme_shows_are_right(tmp_path):
     (shown,) = re.findall(r"```text\n(lab,student,what.*?)```", (ROOT / README).read_text(), re.DOTALL)
     (tmp_path / decisions.NAME).write_text(shown)

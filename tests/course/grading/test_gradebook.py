@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
         for row in csv.reader(io.StringIO(path.read_text(), newline="")):
             assert not [cell for cell in row if cell.startswith(tuple("=+-@"))], path.name
         assert f"'{name}" in [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+
+
+def test_moodle_finds_the_columns_that_it_wants_and_a_grade_as_new_as_the_run(tmp_path):
+    """Its importer refuses a table without the three, and skips whom Moodle has graded later than the date says."""
+    begun = datetime.now().astimezone().replace(microsecond=0)
+    lab = read_lab(LAB)
+    gradebook.write_tables(
+        tmp_path, [shown(lab, id="4711"), shown(lab, student="zoe", key="zoe", problem="an empty file")]
+    )
+    rows = list(csv.DictReader((tmp_path / f"{LAB.stem}.moodle.csv").read_text().splitlines()))
+    assert [(row["Identifier"], row["Grade"]) for row in rows] == [("Participant 4711", "20"), ("", "")]
+    for row in rows:
+        assert begun <= datetime.fromisoformat(row["Last modified (grade)"]) <= datetime.now().astimezone()
 
 
 def test_half_a_character_is_written_and_read_back(tmp_path):
@@ -107,6 +121,18 @@ def test_two_students_of_one_number_or_one_file_name_are_refused_by_name(tmp_pat
         roster.works(other, [read_lab(LAB)])
     odd = "Zoë O'Neil"
     assert roster.file_name(odd) != roster.file_name(roster.file_name(odd)), "nobody is called like another's hash"
+
+
+def test_a_name_like_that_of_one_of_two_of_a_name_is_refused(tmp_path):
+    names = ["anna_12_1_lab", "anna_99_2_lab", "anna (12)_13_3_lab"]
+    for number, name in enumerate(names):
+        (tmp_path / f"{name}.ipynb").write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
+    words = r"'anna \(12\)' would be two students: rename .* \(anna \(12\)_13_3_lab.ipynb; anna_12_1_lab.ipynb\)"
+    with pytest.raises(ValueError, match=words):
+        roster.works(tmp_path, [read_lab(LAB)])
+    (tmp_path / f"{names[1]}.ipynb").unlink()
+    found = roster.works(tmp_path, [read_lab(LAB)])
+    assert [(work.student, work.id) for work in found] == [("anna", "12"), ("anna (12)", "13")]
 
 
 def test_whoever_handed_in_anything_has_a_line(tmp_path):

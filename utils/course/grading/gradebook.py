@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
@@ -18,7 +19,8 @@ CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # full-width characters too
 MISSING = "nothing was handed in"
 ADJUSTED = (decisions.LATE, decisions.EXTRA)  # columns of points that belong to no task
-MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments")
+# Moodle refuses a table without the first, third and fifth; a grade given in Moodle after the date of the fifth stays.
+MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)", "Feedback comments")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -75,6 +77,7 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
     missing: lab -> students of the class list of whom there is nothing; they get a line without points.
     """
     missing = missing or {}
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
     labs = sorted({record["lab"] for record in found})
     full = {record["lab"]: record["points"] for record in found}
     by_student: dict[str, dict[str, dict]] = {}
@@ -109,7 +112,14 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
         absent = [[each.student, "", *empty, "", full[lab], "", MISSING] for each in missing.get(lab, ())]
         _write(out / f"{lab}.csv", head, [_row(record, tasks) for record in own] + absent)
         moodle = [
-            [f"Participant {r['id']}" if r["id"] else "", r["student"], points_shown(r), r["points"], to_student(r)]
+            [
+                f"Participant {r['id']}" if r["id"] else "",
+                r["student"],
+                points_shown(r),
+                r["points"],
+                now,
+                to_student(r),
+            ]
             for r in own
         ]
         _write(out / f"{lab}.moodle.csv", MOODLE_HEAD, moodle)

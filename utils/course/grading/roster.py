@@ -131,7 +131,7 @@ def _plain(name: str) -> str:
 def works(source: Path, labs: list[Lab]) -> list[Work]:
     """One Work for each student and lab of which something was handed in, by student.
 
-    Raises ValueError if nothing was, and where two students have one number or one file name.
+    Raises ValueError if nothing was, and where two students have one number, one name in the tables or one file name.
     """
     if not source.exists():
         raise ValueError(f"no such folder or zip: {source}")
@@ -144,7 +144,13 @@ def works(source: Path, labs: list[Lab]) -> list[Work]:
     by_student: dict[str, list[Handed]] = {}
     for file in handed:
         shared = len(ids[file.student]) > 1  # two students with the same name
-        by_student.setdefault(f"{file.student} ({file.id})" if shared and file.id else file.student, []).append(file)
+        listed = f"{file.student} ({file.id})" if shared and file.id else file.student
+        files = by_student.setdefault(listed, [])
+        if files and (files[0].student, files[0].id) != (file.student, file.id):
+            raise ValueError(
+                f"{listed!r} would be two students: rename the files of one of them ({files[0].name}; {file.name})"
+            )
+        files.append(file)
     _refuse_shared(by_student)
     found = [work for student, files in sorted(by_student.items()) for work in _chosen(student, files, labs)]
     if not found:

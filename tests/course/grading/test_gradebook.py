@@ -364,8 +364,10 @@ def handed_in(folder: Path, files: dict[str, str]) -> None:
 
 
 def no_ids(path: Path) -> str:
+    """As Kaggle writes it: without ids, and with each source in one piece."""
     book = json.loads(path.read_text())
     cells = [{key: value for key, value in cell.items() if key != "id"} for cell in book["cells"]]
+    cells = [cell | {"source": "".join(cell["source"])} for cell in cells]
     return json.dumps(book | {"cells": cells, "nbformat_minor": 4})
 
 

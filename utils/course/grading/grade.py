@@ -88,10 +88,10 @@ def grade(
     kept = stale = 0
     for work in handed_in:
         record = gradebook.read_record(gradebook.record_path(out, work.lab.name, work.key))
-        known = record is not None and record["submission_sha256"] == work.digest
-        if known:  # copying a file gives it a new date, and cannot make anybody late
+        seen = record is not None and record["submission_sha256"] == work.digest
+        if seen:  # copying a file gives it a new date, and cannot make anybody late
             work = replace(work, handed_in=min(filter(None, (record["handed_in"], work.handed_in)), default=""))
-        same = known and not record["failed"]
+        same = seen and not record["failed"]
         about = {"file": work.file, "handed_in": work.handed_in, "id": work.id}
         if same and not about.items() <= record.items():  # the same bytes from another place, or with another date
             gradebook.write_record(out, record | about)

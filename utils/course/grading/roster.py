@@ -5,6 +5,7 @@ import errno
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -25,6 +26,7 @@ MOST_OF_ONE = 50  # notebooks read per student, of LARGEST bytes together
 LONGEST_NAME = 120  # bytes of a student's name in the name of a file
 IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
 CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
+DEFINITION = re.compile(rb"(?:def|class) (\w+)")
 NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
@@ -407,24 +409,20 @@ def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
     likeness = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
     another = "" if max(likeness) >= IS_THIS_LABS else _another(raw, labs)
-    for told in (_defines(raw, labs), [_named(file.name, lab) for lab in labs]):  # each where nothing before it tells
-        if max(likeness) < IS_THIS_LABS and not another:
-            likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
+    if max(likeness) < IS_THIS_LABS and not another:
+        told = _defines(raw, labs)
+        told = told if any(told) else [_named(file.name, lab) for lab in labs]
+        likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
     untouched = tuple(like >= IS_THIS_LABS and is_starter(raw, lab) for like, lab in zip(likeness, labs, strict=True))
     return Looked(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
 
 
 def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
-    """For each lab, whether the file defines what its tasks ask for, whatever its cells are called."""
-    return [_share_of(lab, raw) >= IS_THIS_LABS for lab in labs]
-
-
-def _share_of(lab: Lab, raw: bytes) -> float:
-    """The share of the lab's tasks of which the file defines a function or class."""
-    words = [
-        rb"(?:def|class) (?:%b)\b" % "|".join(functions_of(task)).encode() for task in lab.tasks if functions_of(task)
-    ]
-    return sum(re.search(word, raw) is not None for word in words) / len(lab.tasks) if len(raw) <= LARGEST else 0.0
+    """For each lab, whether the file defines what most of its tasks ask for, whatever its cells are called."""
+    wanted = [[{name.encode() for name in functions_of(task)} for task in lab.tasks] for lab in labs]
+    names = set().union(*itertools.chain(*wanted))
+    found = {match[1] for match in DEFINITION.finditer(raw) if match[1] in names} if len(raw) <= LARGEST else set()
+    return [sum(bool(task & found) for task in tasks) >= IS_THIS_LABS * len(tasks) for tasks in wanted]
 
 
 def _named(name: str, lab: Lab) -> bool:

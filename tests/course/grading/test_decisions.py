@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from helpers.paths import ROOT
@@ -97,6 +98,34 @@ def test_being_late_costs_what_the_deadline_says(lab, tmp_path, handed_in, lines
     assert (sum(each["points"] for each in eve["adjusted"]), eve["earned"]) == (points, 20 + points), why
 
 
+@pytest.mark.parametrize(
+    ("deadline", "handed_in", "points"),
+    [
+        ("2026-11-20", "2026-11-20T10:00:00", 0),
+        ("2026-11-20", "2026-11-20T23:59:59", 0),
+        ("2026-11-20", "2026-11-21T00:00:00", -2),
+        ("2026-11-20 23:59+09:00", "2026-11-20T15:59:00", 0),
+        ("2026-11-20 23:59+09:00", "2026-11-20T16:00:00", -2),
+        ("2026-11-20 23:59Z", "2026-11-21T00:59:00", 0),
+        ("2026-11-20 23:59Z", "2026-11-21T01:00:00", -2),
+    ],
+)
+def test_a_date_alone_is_its_whole_day_and_a_zone_is_turned_into_local_time(
+    lab, tmp_path, monkeypatch, deadline, handed_in, points
+):
+    monkeypatch.setenv("TZ", "Etc/GMT-1")  # an hour before UTC, all the year
+    time.tzset()
+    try:
+        record = record_of(lab, handed_in=handed_in)
+        record["checks"][0] |= {"points": 20, "earned": 19}
+        lines = [f"99,*,deadline,{deadline},", LATE[1]]
+        eve = decided(tmp_path, [record], *lines)["eve"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert sum(each["points"] for each in eve["adjusted"]) == points
+
+
 def test_who_is_in_time_is_told_nothing_of_it(lab, tmp_path):
     eve = decided(tmp_path, [record_of(lab, handed_in="2026-11-20T12:00:00")], *LATE)["eve"]
     assert eve["adjusted"] == []
@@ -130,6 +159,8 @@ def test_an_extension_may_be_given_before_anything_is_handed_in_and_empty_values
         (["99,eve,late,10% a day,"], "'10% a day' is no whole number of points"),
         (["99,*,late,10,"], "'10' is no rate; write it as 10% a day"),
         (["99,*,deadline,20.11.2026,"], "'20.11.2026' is no date; write it as 2026-11-20 23:59"),
+        (["99,*,deadline,2026-11-20 23:59 CET,"], "'2026-11-20 23:59 CET' is no date; write it as 2026-11-20 23:59"),
+        (["99,*,deadline,0001-01-01 00:00+14:00,"], "is no date"),
         (["99,*,double,2,"], r"'double' is decided for one student at a time; for \* there are deadline and late"),
         (
             ["99,*,late,10% a day, at most 50%,"],
@@ -141,6 +172,41 @@ def test_an_extension_may_be_given_before_anything_is_handed_in_and_empty_values
 def test_what_cannot_be_meant_is_refused_by_its_line(lab, tmp_path, lines, words):
     with pytest.raises(ValueError, match=words):
         decided(tmp_path, [record_of(lab)], *lines)
+
+
+def test_a_student_called_as_everybody_is_written_stops_nobody(lab, tmp_path):
+    records = [
+        record_of(lab, student=name, id=number, handed_in="2026-11-20T13:00:00")
+        for name, number in (("*", "7"), ("eve", "8"))
+    ]
+    for record in records:
+        record["checks"][0] |= {"points": 20, "earned": 19}
+    found = decided(tmp_path, records, *LATE)
+    assert {name: record["earned"] for name, record in found.items()} == {"*": 18, "eve": 18}
+    with pytest.raises(ValueError, match=r"line 2: the student is called '\*', which means everybody here; rename"):
+        decided(tmp_path, records, "99,7,extra,1,")
+
+
+def test_a_number_is_a_number_before_it_is_a_name(lab, tmp_path):
+    anna, named = record_of(lab, student="anna", id="9001"), record_of(lab, student="9001", id="12")
+    for records in ([anna, named], [named, anna]):
+        with pytest.raises(
+            ValueError,
+            match=r"line 2: '9001' is the number of 'anna' and the name of another; write anna, or for the other write 12",
+        ):
+            decided(tmp_path, records, "99,9001,double,0,")
+    found = decided(tmp_path, [anna, named], "99,anna,double,0,", "99,12,extra,1,")
+    assert {name: record["earned"] for name, record in found.items()} == {"anna": 0, "9001": 3}
+    assert [decisions.called(record) for record in (anna, named)] == ["anna", "12"], "in lines made for the file"
+    with pytest.raises(ValueError, match=r"'9001' is the name of a student, and no number of this lab's; write 12"):
+        decided(tmp_path, [record_of(lab, student="anna", id="77"), named], "99,9001,double,0,")
+    unnumbered = record_of(lab, student="9001")
+    with pytest.raises(
+        ValueError, match=r"is the name of a student, and no number of this lab's; rename what they handed in"
+    ):
+        decided(tmp_path, [record_of(lab, student="anna", id="77"), unnumbered], "99,9001,deadline,2026-11-27,")
+    alone = decided(tmp_path, [unnumbered, record_of(lab, student="9002")], "99,9001,double,0,")
+    assert alone["9001"]["earned"] == 0, "where nobody has a number, names may be digits"
 
 
 def test_the_lines_that_the_readme_shows_are_right(tmp_path):

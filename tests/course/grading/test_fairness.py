@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from helpers.records import record_of
 
 from utils.course.__main__ import main
 from utils.course.grading import (
+    decisions,
     folders,
     gradebook,
     judge,
@@ -137,6 +139,58 @@ def test_what_was_lost_to_the_clock_or_to_the_grader_is_tried_again_alone(tmp_pa
         assert [record["failed"] for record in records] == ["the machine fell asleep"] * 2
     assert len(asked) == 8 and "by the grader's own fault" in capsys.readouterr().err
     assert "these are no zeros" in (tmp_path / "again" / "feedback" / LAB.stem / "ada.html").read_text().lower()
+
+
+DUE = 'lab,student,what,value,reason\n01,*,deadline,2026-11-20 12:00,\n01,*,late,"10% a day, at most 50%",\n'
+IN_TIME, TOO_LATE = 1_795_000_000, 1_795_400_000  # 18 and 23 November 2026
+
+
+@pytest.fixture
+def right_at_once(monkeypatch):
+    """A grader that takes every submission for right in all checks, and runs none."""
+    isolation = dict.fromkeys(sandbox.LAYERS, "on")
+    code = {task.name: task.code.source for task in read_lab(LAB).tasks}
+    said = {"verdicts": record_of(read_lab(LAB))["checks"], "isolation": isolation, "code": code}
+    monkeypatch.setattr(grading, "grade_one", lambda *_: said)
+    monkeypatch.setattr(grading, "try_sandbox", lambda *_: {"did": {}, "isolation": isolation})
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_a_copy_of_the_folder_makes_nobody_late(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    out.mkdir()
+    (out / decisions.NAME).write_text(DUE)
+    seen = []
+    for date in (IN_TIME, TOO_LATE, IN_TIME - 86_400):
+        for path in source.iterdir():
+            os.utime(path, (date, date))
+        seen.append([(r["earned"], r["handed_in"]) for r in grading.grade(source, [LAB], out, RULES)])
+    first, copied, earlier = seen
+    assert first == copied and [earned for earned, _ in first] == [20, 20]
+    assert {when for _, when in earlier} == {roster._date_of(source / "ada.ipynb")}, (
+        "an earlier date is nearer the truth"
+    )
+    grading.grade(source, [LAB], out, RULES, regrade=True)
+    assert "late now" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_who_has_become_late_since_the_last_run_is_named(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    for path in source.iterdir():
+        os.utime(path, (IN_TIME, IN_TIME))
+    out.mkdir()
+    (out / decisions.NAME).write_text(DUE)
+    grading.grade(source, [LAB], out, RULES)
+    (source / "bob.ipynb").write_text(json.dumps(book_of(LAB) | {"metadata": {}}))
+    os.utime(source / "bob.ipynb", (TOO_LATE, TOO_LATE))
+    assert "late now" not in capsys.readouterr().err
+    ada, bob = grading.grade(source, [LAB], out, RULES)
+    assert (ada["earned"], bob["earned"]) == (20, 14)
+    said = capsys.readouterr().err
+    assert f"{LAB.stem}: late now, and not in the last run: bob" in said
+    grading.grade(source, [LAB], out, RULES)
+    assert "late now" not in capsys.readouterr().err
 
 
 # Nothing of a hidden check reaches a student
@@ -297,6 +351,47 @@ def test_a_value_of_a_parameter_is_set_before_the_set_up_and_the_device_never():
     assert sources["parameters"] == "import functools\nmine = seed"
 
 
+def without_ids(book: dict) -> list[dict]:
+    """The notebook's cells as Kaggle and old formats have them."""
+    return [{key: value for key, value in cell.items() if key != "id"} for cell in book["cells"]]
+
+
+def parameters_of(cells: list[dict]) -> dict:
+    (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
+    return cell
+
+
+@pytest.mark.parametrize("how", ["tag alone", "no tag", "ids of another's", "in two cells", "behind an own cell"])
+def test_the_parameters_cell_is_known_where_ids_were_lost(how):
+    """In the cell as it was given a value counts before the set-up; in a cell of one's own it would take the device away."""
+    cells = without_ids(book_of(LAB, {"parameters": 'device = "auto"\nseed = 4711'}))
+    cell = parameters_of(cells)
+    if how != "tag alone":
+        cell["metadata"] = {}
+    if how == "ids of another's":
+        cells = [each | {"id": f"0a1b2c3d{number}"} for number, each in enumerate(cells)]
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    if how == "in two cells":
+        cell["source"] = 'device = "auto"'
+        cells.insert(cells.index(cell) + 1, own | {"source": "seed = 4711"})
+    if how == "behind an own cell":
+        cells.insert(cells.index(cell), own | {"source": "import numpy\nmine = 3"})
+    found = read_submission(json.dumps(book_of(LAB) | {"cells": cells, "nbformat_minor": 4}).encode(), read_lab(LAB))
+    sources = dict(found.cells)
+    assert sources["given-injected-parameters"] == "seed = 4711"
+    assert [source for source in sources.values() if '"auto"' in source] == [sources["given-parameters"]]
+
+
+def test_a_value_behind_the_set_up_is_a_cell_of_ones_own():
+    cells = without_ids(book_of(LAB))
+    place = next(number for number, cell in enumerate(cells) if "def same_storage" in text_of(cell["source"])) + 1
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": "seed = 4711"}
+    cells.insert(place, own)
+    cells.remove(parameters_of(cells))
+    found = read_submission(json.dumps(book_of(LAB) | {"cells": cells, "nbformat_minor": 4}).encode(), read_lab(LAB))
+    assert "given-injected-parameters" not in dict(found.cells) and "seed = 4711" in found.code[ELSEWHERE]
+
+
 # The parts of the cage
 
 
@@ -386,6 +481,33 @@ def test_a_root_of_its_own_has_what_is_readable_and_nothing_of_a_course_in_it(tm
     assert set(scratch) <= {tmp_path.relative_to("/tmp").parts[0]} if tmp_path.is_relative_to("/tmp") else scratch == []
     assert refused == ["Read-only file system"] * 4
     assert list(work.iterdir()) == [] and (course / "solutions" / "file").read_text() == "solutions"
+
+
+ASKS_FOR_A_TEMPORARY_FILE = """
+import socket, sys, tempfile
+from pathlib import Path
+from utils.course.grading import clock, grade, protocol, sandbox, worker
+tempfile.tempdir = sys.argv[3]  # as the fork server has it, once anything it imports has asked
+ours, theirs = socket.socketpair()
+cage = sandbox.Cage(Path(sys.argv[1]), tuple(grade._readable(None)), (), sandbox.Limits(), int(sys.argv[2]), {})
+keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), clock.Clock())
+theirs.close()
+protocol.receive(ours)
+code = "__import__('tempfile').NamedTemporaryFile().name"
+protocol.send(ours, {"code": code, "inputs": {}, "number": 1}, 60)
+print(protocol.receive(ours))
+keeper.end()
+"""
+
+
+def test_temporary_files_of_a_submission_lie_in_its_own_folder_whatever_tmpdir_the_grader_has(tmp_path):
+    work, instructors = tmp_path / "work", tmp_path / "instructors"
+    for folder in (work, instructors):
+        folder.mkdir()
+    user = next(iter(grading.users_of(os.getpid())))
+    line = [sys.executable, "-c", ASKS_FOR_A_TEMPORARY_FILE, work, str(user), instructors]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert f"'value': '{work}/" in done.stdout, done.stdout + done.stderr
 
 
 def test_nothing_follows_a_link_that_takes_the_place_of_a_folder(tmp_path, monkeypatch):

@@ -10,11 +10,12 @@ from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 from helpers.records import record_of, shown
 
-from utils.course.grading import decisions, feedback, notebook_copy, reading, similar, summary
+from utils.course.grading import decisions, feedback, notebook_copy, pages, reading, similar, summary
 from utils.course.grading.feedback import Class
 from utils.course.grading.written import questions, written_in
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
 from utils.course.notebooks.tidy import as_bytes
+from utils.course.site import prose
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
 NOBODY = Class(0, 0.0, {})
@@ -206,6 +207,58 @@ def test_a_persons_words_stand_on_the_page(lab):
     assert "<Because>" not in page and "&lt;b&gt;Because" in page and "a <em>good</em> one" in page
     text = words(page)
     assert "extra: a mistake found +1" in text and "22 of 23 points" in text
+
+
+FORGED = (
+    "next: $\\frac$ **bold** [x](http://y) <b>b</b>, then `mul_`"  # a line of an exception's text, if a student likes
+)
+
+
+def test_a_message_is_text_whatever_a_student_has_made_it_of(lab, tmp_path):
+    record = shown(lab, {"check-swap": {"message": f"ValueError: x\n{FORGED}", "why": "raised"}})
+    page = feedback.page(record, lab, NOBODY)
+    assert "Next: $\\frac$ **bold** [x](http://y) <b>b</b>, then mul_" in task_of(page, "swap")
+    section = BeautifulSoup(page, "html.parser").select_one(".next")
+    assert [tag.name for tag in section.find_all(["a", "b", "strong", "math", "code"])] == ["strong", "code"], (
+        "our Next"
+    )
+    notebook_copy.write_copy(tmp_path, record, [{"cell_type": "code", "id": "code-swap", "source": "1"}])
+    notebook_copy.write_feedback(tmp_path, record, lab, NOBODY)
+    cells = nbformat.read(notebook_copy.copy_path(tmp_path, record), 4).cells
+    (said,) = (cell.source for cell in cells if cell["id"] == "feedback-swap")
+    shown_as = BeautifulSoup(prose.markdown(said), "html.parser")
+    assert "Next: $\\frac$ **bold** [x](http://y) <b>b</b>, then mul_" in shown_as.get_text()
+    assert not shown_as.find(["b", "math"]) and not shown_as.find("a", href="http://y")
+
+
+PRICES = "It costs $5, **not** $10"
+
+
+@pytest.mark.parametrize("text", ["$x^2^3$", PRICES, "![a](attachment:b.png)", "$$\\frac$$", "\\\\(x^2^3\\\\)"])
+def test_in_a_persons_words_nothing_is_a_formula_and_nothing_ends_the_run(lab, tmp_path, text):
+    lines = [
+        decisions.Decision("", lab.name, "eve", "comment", text, ""),
+        decisions.Decision("", lab.name, "eve", "swap", 1, text),
+        decisions.Decision("", lab.name, "eve", "why", 1, text),
+    ]
+    record = record_of(lab)
+    record["written"][0]["text"] = "Because."
+    (record,) = decisions.applied([record], lines)
+    page = feedback.page(record, lab, NOBODY)
+    assert "<math" not in page
+    if text == PRICES:
+        assert page.count("It costs $5, <strong>not</strong> $10") == 3
+    cells = [{"cell_type": "markdown", "id": "written-why", "source": "Because."}]
+    copied = notebook_copy.with_feedback([cell | {"metadata": {}} for cell in cells], record, lab, NOBODY)
+    said = [cell["source"] for cell in copied if cell["id"].startswith("feedback-")]
+    if text in (PRICES, "$x^2^3$"):
+        assert "<math" not in "".join(prose.markdown("".join(source)) for source in said)
+
+
+@pytest.mark.parametrize("source", ["Half: $\\frac$ <b>", "![a](attachment:b.png)"])
+def test_a_text_that_cannot_be_rendered_is_shown_as_it_stands(source):
+    for rendered in (pages.markdown(source), pages.phrase(source)):
+        assert BeautifulSoup(rendered, "html.parser").get_text().strip() == source
 
 
 def test_what_cannot_be_read_has_a_sentence_and_no_points():

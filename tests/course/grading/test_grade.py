@@ -395,7 +395,12 @@ def test_a_folder_taken_for_abandoned_before_it_was_locked_is_not_used(tmp_path,
 
 
 def files_of(folder: Path) -> dict[Path, bytes]:
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files under it, without the one thing that differs from run to run: its time, in the tables for Moodle."""
+    found = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    dated = {
+        path: re.sub(rb",20\d\d-[-+:\dT]+,", b",TIME,", text) for path, text in found.items() if ".moodle" in path.name
+    }
+    return found | dated
 
 
 @pytest.mark.nightly
@@ -491,8 +496,7 @@ def test_same_submission_same_seed_same_record(tmp_path):
     texts = []
     for number in (1, 2):
         graded(tmp_path / str(number), books)
-        out = tmp_path / str(number) / "out"
-        texts.append({path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()})
+        texts.append(files_of(tmp_path / str(number) / "out"))
     assert texts[0] == texts[1] and len(texts[0]) >= 8
 
 

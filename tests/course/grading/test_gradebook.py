@@ -2,10 +2,12 @@
 
 import csv
 import io
+import json
 import os
 import shutil
 import stat
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,19 @@ def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
         for row in csv.reader(io.StringIO(path.read_text(), newline="")):
             assert not [cell for cell in row if cell.startswith(tuple("=+-@"))], path.name
         assert f"'{name}" in [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+
+
+def test_moodle_finds_the_columns_that_it_wants_and_a_grade_as_new_as_the_run(tmp_path):
+    """Its importer refuses a table without the three, and skips whom Moodle has graded later than the date says."""
+    begun = datetime.now().astimezone().replace(microsecond=0)
+    lab = read_lab(LAB)
+    gradebook.write_tables(
+        tmp_path, [shown(lab, id="4711"), shown(lab, student="zoe", key="zoe", problem="an empty file")]
+    )
+    rows = list(csv.DictReader((tmp_path / f"{LAB.stem}.moodle.csv").read_text().splitlines()))
+    assert [(row["Identifier"], row["Grade"]) for row in rows] == [("Participant 4711", "20"), ("", "")]
+    for row in rows:
+        assert begun <= datetime.fromisoformat(row["Last modified (grade)"]) <= datetime.now().astimezone()
 
 
 def test_half_a_character_is_written_and_read_back(tmp_path):
@@ -106,6 +121,18 @@ def test_two_students_of_one_number_or_one_file_name_are_refused_by_name(tmp_pat
         roster.works(other, [read_lab(LAB)])
     odd = "Zoë O'Neil"
     assert roster.file_name(odd) != roster.file_name(roster.file_name(odd)), "nobody is called like another's hash"
+
+
+def test_a_name_like_that_of_one_of_two_of_a_name_is_refused(tmp_path):
+    names = ["anna_12_1_lab", "anna_99_2_lab", "anna (12)_13_3_lab"]
+    for number, name in enumerate(names):
+        (tmp_path / f"{name}.ipynb").write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
+    words = r"'anna \(12\)' would be two students: rename .* \(anna \(12\)_13_3_lab.ipynb; anna_12_1_lab.ipynb\)"
+    with pytest.raises(ValueError, match=words):
+        roster.works(tmp_path, [read_lab(LAB)])
+    (tmp_path / f"{names[1]}.ipynb").unlink()
+    found = roster.works(tmp_path, [read_lab(LAB)])
+    assert [(work.student, work.id) for work in found] == [("anna", "12"), ("anna (12)", "13")]
 
 
 def test_whoever_handed_in_anything_has_a_line(tmp_path):
@@ -323,6 +350,73 @@ def test_of_two_versions_the_newest_is_graded_and_all_who_handed_in_are_known(tm
     works = list(roster.works(tmp_path, [read_lab(LAB)]))
     assert [work.file for work in works] == ["anna (1)/lab_v2.ipynb"] and "lab_v1" in works[0].notes[0]
     assert roster.unrecognised(tmp_path, works) == []
+
+
+STARTER = ROOT / "labs" / LAB.name
+
+
+def handed_in(folder: Path, files: dict[str, str]) -> None:
+    """These texts, by name, each newer by a day than the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for day, (name, text) in enumerate(files.items()):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (0, 1_700_000_000 + 86_400 * day))
+
+
+def no_ids(path: Path) -> str:
+    """As Kaggle writes it: without ids, and with each source in one piece."""
+    book = json.loads(path.read_text())
+    cells = [{key: value for key, value in cell.items() if key != "id"} for cell in book["cells"]]
+    cells = [cell | {"source": "".join(cell["source"])} for cell in cells]
+    return json.dumps(book | {"cells": cells, "nbformat_minor": 4})
+
+
+def run_once(path: Path) -> str:
+    """The starter after its student has run it on a GPU and has written nothing."""
+    book = json.loads(path.read_text())
+    for cell in book["cells"]:
+        if cell["id"] == "parameters":
+            cell["source"] = 'device = "auto"\nseed = 7'
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "0 of 20 points"}]
+    return json.dumps(book)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {LAB.name: STARTER.read_text(), "final version.ipynb": LAB.read_text()},
+        {"final version.ipynb": LAB.read_text(), LAB.name: STARTER.read_text()},
+        {"final version.ipynb": LAB.read_text(), LAB.name: run_once(STARTER)},
+        {"final version.ipynb": no_ids(LAB), LAB.name: STARTER.read_text()},
+        {"final version.ipynb": no_ids(LAB), LAB.name: no_ids(STARTER)},
+        {LAB.name: LAB.read_text().replace("contiguous_strides", "older"), "final version.ipynb": LAB.read_text()},
+        {"01 empty.ipynb": "", "final version.ipynb": LAB.read_text()},
+    ],
+    ids=["newer", "older", "starter run", "no ids", "no ids at all", "two attempts", "unreadable"],
+)
+def test_no_name_makes_a_file_win_over_a_real_attempt(tmp_path, files):
+    handed_in(tmp_path / "ada", files)
+    others = [read_lab(path) for path in sorted((ROOT / "solutions").glob("0[23]_*.ipynb"))]
+    for labs in ([read_lab(LAB)], [read_lab(LAB), *others]):
+        (ada,) = roster.works(tmp_path, labs)
+        assert (ada.file, ada.lab.name) == ("ada/final version.ipynb", LAB.stem)
+        assert f"ada/{next(name for name in files if name.startswith('01'))} was handed in too" in ada.notes[0]
+
+
+def test_an_untouched_starter_is_graded_where_there_is_nothing_else_of_the_lab(tmp_path):
+    handed_in(tmp_path / "ada", {LAB.name: STARTER.read_text(), "notes.ipynb": "{}"})
+    assert [work.file for work in roster.works(tmp_path, [read_lab(LAB)])] == [f"ada/{LAB.name}"]
+
+
+@pytest.mark.parametrize("name", ["04_micrograd 2026-03-05.ipynb", "04 05.03.26.ipynb", "04_2026_03_05.ipynb"])
+@pytest.mark.parametrize("text", [str, no_ids], ids=["with ids", "without ids"])
+def test_a_date_in_a_files_name_is_no_labs_number(tmp_path, name, text):
+    solutions = {path.stem[:2]: path for path in (ROOT / "solutions").glob("0*.ipynb")}
+    micrograd = solutions["04"].read_text() if text is str else no_ids(solutions["04"])
+    handed_in(tmp_path / "ada", {"roofline.ipynb": solutions["03"].read_text(), name: micrograd})
+    found = roster.works(tmp_path, [read_lab(solutions[number]) for number in ("03", "04", "05")])
+    assert {work.lab.name[:2]: work.file for work in found} == {"03": "ada/roofline.ipynb", "04": f"ada/{name}"}
 
 
 def test_nothing_handed_in_is_said(tmp_path):

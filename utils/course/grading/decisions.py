@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 
 from utils.course import ROOT
@@ -21,6 +21,7 @@ EXTRA, COMMENT, DEADLINE, LATE, HANDED_IN = "extra", "comment", "deadline", "lat
 ALL = "*"
 RATE = re.compile(r"(\d+) ?% a day(?:, at most (\d+) ?%)?")
 DAY = timedelta(days=1)
+LAST_SECOND = time(23, 59, 59)
 
 
 @dataclass(frozen=True)
@@ -79,22 +80,43 @@ def _decision(where: str, cells: dict[str, str], labs: set[str], records: list[d
     if not student:
         raise ValueError(f"{where}: no student; write a name as in the tables, or {ALL} for all")
     own = [record for record in records if record["lab"] == matching[0]]
-    record = next((each for each in own if student in (each["student"], each["id"] or None)), None)
-    student = record["student"] if record else student
     try:
+        record = None if student == ALL else _meant(student, own)
+        student = record["student"] if record else student
         return Decision(where, matching[0], student, what, _value(student, what, value, record, own), reason)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _meant(student: str, own: list[dict]) -> dict | None:
+    """The record that a line means, by number or by name; None if there is none yet. ValueError if two could be meant."""
+    numbered = next((record for record in own if record["id"] and record["id"] == student), None)
+    named = next((record for record in own if record["student"] == student), None)
+    if named and named is not numbered:
+        move = f"write {named['id']}" if named["id"] else "rename what they handed in"
+        if numbered:
+            name = numbered["student"]
+            raise ValueError(
+                f"{student!r} is the number of {name!r} and the name of another; write {name}, or for the other {move}"
+            )
+        if student.isdecimal() and any(record["id"] for record in own):
+            raise ValueError(f"{student!r} is the name of a student, and no number of this lab's; {move}")
+    found = numbered or named
+    if found and found["student"] == ALL:
+        raise ValueError(f"the student is called {ALL!r}, which means everybody here; rename what they handed in")
+    return found
+
+
+def called(record: dict) -> str:
+    """How a line of the file calls the student: by the number, where the name could be taken for a number."""
+    return record["id"] if record["id"] and record["student"].isdecimal() else record["student"]
 
 
 def _value(student: str, what: str, value: str, record: dict | None, own: list[dict]) -> object:
     if student == ALL and what not in (DEADLINE, LATE):
         raise ValueError(f"{what!r} is decided for one student at a time; for {ALL} there are {DEADLINE} and {LATE}")
     if what in (DEADLINE, HANDED_IN):
-        try:
-            return datetime.fromisoformat(value).replace(tzinfo=None)
-        except ValueError:
-            raise ValueError(f"{value!r} is no date; write it as 2026-11-20 23:59") from None
+        return _moment(what, value)
     if what == LATE and student == ALL:
         if not (rate := RATE.fullmatch(value)):
             raise ValueError(f"{value!r} is no rate; write it as 10% a day, or 10% a day, at most 50%")
@@ -106,6 +128,25 @@ def _value(student: str, what: str, value: str, record: dict | None, own: list[d
             raise ValueError(f"{value!r} is no whole number of points")
         return int(value)
     return _points(student, what, value, record, own)
+
+
+def _moment(what: str, value: str) -> datetime:
+    """In local time, as files have it. A deadline without a time of day is the end of its day."""
+    try:
+        when = datetime.fromisoformat(value)
+        if when.tzinfo:
+            when = when.astimezone().replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{value!r} is no date; write it as 2026-11-20 23:59") from None
+    return datetime.combine(when, LAST_SECOND) if what == DEADLINE and _is_day(value) else when
+
+
+def _is_day(value: str) -> bool:
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _points(student: str, what: str, value: str, record: dict | None, own: list[dict]) -> int:
@@ -150,7 +191,7 @@ def applied(records: list[dict], decisions: list[Decision]) -> list[dict]:
 
 def _applied(record: dict, decisions: list[Decision]) -> dict:
     of_lab = [each for each in decisions if each.lab == record["lab"]]
-    own = [each for each in of_lab if each.student == record["student"]]
+    own = [each for each in of_lab if each.student == record["student"] != ALL]
     record |= {"decided": any(each.what == EXTRA for each in own), "adjusted": [], "comments": [], "reasons": {}}
     for each in own:
         if each.what == COMMENT:

@@ -22,7 +22,8 @@ from utils.course.notebooks.notebook import label_of, read
 FEWEST = 5  # submissions from which a student is shown the median: of fewer, one could tell whose points they are
 NEXT, EXPECTED, ASKED = "next:", "expected:", "asked:"  # what begins a line of a check's message
 INSIDE = re.compile(r" \(<ipython-input-[^)]*\)")  # a name that Jupyter gives a cell, and nobody sees
-SAY, MESSAGE, QUESTION, HINT, WAYS = "say", "message", "question", "hint", "ways"
+SAY, HINT, WAYS, PERSONAL = "say", "hint", "ways", "personal"
+ADVICE, MESSAGE, QUESTION = "advice", "message", "question"
 HIDDEN = {
     WRONG: "A further check, with other inputs, found it wrong.",
     RAISED: "A further check, with other inputs, ended in an exception.",
@@ -34,8 +35,8 @@ HELD = "The checks pass, although this cell is still the starter's. A person loo
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of feedback. kind: SAY, HINT and WAYS are Markdown by the course, MESSAGE and QUESTION are plain text, with
-    whatever a student's code has put there.
+    """One piece of feedback. kind: SAY, HINT and WAYS are Markdown by the course, PERSONAL is a person's, without formulas.
+    ADVICE, MESSAGE and QUESTION are plain text, with whatever a student's code has put there; ADVICE has code in backticks.
     """
 
     kind: str
@@ -82,7 +83,7 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     checks = checks_of(task, record)
     if task.name in record["reasons"]:
         reason = record["reasons"][task.name] or "no reason was written."
-        return [Part(SAY, f"**A person gave these points:** {reason}")]
+        return [Part(PERSONAL, f"**A person gave these points:** {reason}")]
     if task.name in record["held"]:
         return [Part(SAY, HELD)]
     failed = [check for check in checks if check["earned"] < check["points"]]
@@ -142,7 +143,7 @@ def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
     verdict, asked, advice = _split(check["message"])
     parts.append(Part(MESSAGE, verdict + _place(check["place"], task, lab)))
     if advice:
-        parts.append(Part(SAY, f"**Next:** {advice}"))
+        parts.append(Part(ADVICE, advice))
     return [*parts, Part(QUESTION, asked)] if asked else parts
 
 
@@ -272,7 +273,7 @@ def page(record: dict, lab: Lab, group: Class, mark: str = "") -> str:
         body.append("<p class=none>It was not graded yet: the grader failed, and tries again. These are no zeros.</p>")
     elif record["problem"]:
         body.append(f"<p class=none>It could not be graded: {escape(record['problem'].rstrip('.'))}</p>")
-    body += [f"<div class=person>{pages.markdown(comment)}</div>" for comment in record["comments"]]
+    body += [f"<div class=person>{pages.personal(comment)}</div>" for comment in record["comments"]]
     if not gradebook.blank(record):
         body += _head(record, lab, group)
     body.append(_about(record, lab))
@@ -341,10 +342,12 @@ def _html(part: Part) -> str:
         return pages.pre(part.text, "said")
     if part.kind == QUESTION:
         return pages.folded("What was asked", pages.pre(part.text))
+    if part.kind == ADVICE:
+        return f"<div class=next><p><strong>Next:</strong> {pages.plain(part.text)}</p></div>"
+    if part.kind == PERSONAL:
+        return f"<div>{pages.personal(part.text)}</div>"
     text = pages.markdown(part.text)
-    if part.kind == WAYS:
-        return pages.folded("Other ways to do it", text)
-    return f'<div class="{"next" if part.text.startswith("**Next:**") else ""}">{text}</div>'
+    return pages.folded("Other ways to do it", text) if part.kind == WAYS else f"<div>{text}</div>"
 
 
 def _answer(question: Question, record: dict) -> str:
@@ -356,5 +359,5 @@ def _answer(question: Question, record: dict) -> str:
     waits = "<p class=note>A person reads it; the points come later.</p>" if earned is None else ""
     nothing = "<p class=none>Nothing was written.</p>"
     text = f"<div class=answer>{escape(answer['text'])}</div>" if answer["text"] else nothing
-    said = f"<div class=person>{pages.markdown(reason)}</div>" if reason else ""
+    said = f"<div class=person>{pages.personal(reason)}</div>" if reason else ""
     return f'<h2 id="task-{question.name}">{points}{pages.phrase(title_of_question(question))}</h2>{text}{said}{waits}'

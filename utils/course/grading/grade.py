@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -88,7 +88,10 @@ def grade(
     kept = stale = 0
     for work in handed_in:
         record = gradebook.read_record(gradebook.record_path(out, work.lab.name, work.key))
-        same = record is not None and record["submission_sha256"] == work.digest and not record["failed"]
+        seen = record is not None and record["submission_sha256"] == work.digest
+        if seen:  # copying a file gives it a new date, and cannot make anybody late
+            work = replace(work, handed_in=min(filter(None, (record["handed_in"], work.handed_in)), default=""))
+        same = seen and not record["failed"]
         about = {"file": work.file, "handed_in": work.handed_in, "id": work.id}
         if same and not about.items() <= record.items():  # the same bytes from another place, or with another date
             gradebook.write_record(out, record | about)
@@ -104,6 +107,7 @@ def grade(
     decided = decisions.read(out, records)
     found = decisions.applied(records, decided)
     absent = {lab.name: missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read}
+    late_now = {lab.name: gradebook.late_since(out, lab.name, found) for lab in read}
     gradebook.write_tables(out, found, absent)
     for lab in read:
         parts = {task.name for task in lab.tasks} | {question.name for question in questions(lab)}
@@ -118,6 +122,9 @@ def grade(
             reading.write_reading(out, lab, own)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
+    for lab, students in late_now.items():
+        if students:
+            _say(f"{lab}: late now, and not in the last run: {', '.join(students)}")
     known = {(record["lab"], record["student"]) for record in found}
     if early := [each for each in decided if each.student != decisions.ALL and (each.lab, each.student) not in known]:
         _say(f"of whom nothing is graded yet: {', '.join(f'{each.student!r} ({each.where})' for each in early)}")

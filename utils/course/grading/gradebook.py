@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
@@ -18,7 +19,8 @@ CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # full-width characters too
 MISSING = "nothing was handed in"
 ADJUSTED = (decisions.LATE, decisions.EXTRA)  # columns of points that belong to no task
-MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments")
+# Moodle refuses a table without the first, third and fifth; a grade given in Moodle after the date of the fifth stays.
+MOODLE_HEAD = ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)", "Feedback comments")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -75,6 +77,7 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
     missing: lab -> students of the class list of whom there is nothing; they get a line without points.
     """
     missing = missing or {}
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
     labs = sorted({record["lab"] for record in found})
     full = {record["lab"]: record["points"] for record in found}
     by_student: dict[str, dict[str, dict]] = {}
@@ -109,10 +112,30 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
         absent = [[each.student, "", *empty, "", full[lab], "", MISSING] for each in missing.get(lab, ())]
         _write(out / f"{lab}.csv", head, [_row(record, tasks) for record in own] + absent)
         moodle = [
-            [f"Participant {r['id']}" if r["id"] else "", r["student"], points_shown(r), r["points"], to_student(r)]
+            [
+                f"Participant {r['id']}" if r["id"] else "",
+                r["student"],
+                points_shown(r),
+                r["points"],
+                now,
+                to_student(r),
+            ]
             for r in own
         ]
         _write(out / f"{lab}.moodle.csv", MOODLE_HEAD, moodle)
+
+
+def late_since(out: Path, lab: str, found: list[dict]) -> list[str]:
+    """Whom being late costs points now, and did not in the last run, as its table says, by name; [] without that table."""
+    try:
+        rows = list(csv.DictReader(io.StringIO((out / f"{lab}.csv").read_text(encoding="utf-8"), newline="")))
+    except (OSError, ValueError, csv.Error):
+        return []
+    in_time = {row.get("student") for row in rows if row.get("file") and row.get(decisions.LATE) == ""}
+    late = [
+        r for r in found if r["lab"] == lab and any(e["what"] == decisions.LATE and e["points"] for e in r["adjusted"])
+    ]
+    return [record["student"] for record in late if harmless(record["student"]) in in_time]
 
 
 def write_alike(path: Path, pairs: Iterable) -> None:

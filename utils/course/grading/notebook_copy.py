@@ -1,12 +1,15 @@
 """A copy of the student's notebook with the feedback in cells of its own, beside the page; the hand-in stays as it is."""
 
 import json
+import re
 from pathlib import Path
 
 from utils.course.grading import decisions, gradebook
 from utils.course.grading.feedback import (
+    ADVICE,
     HINT,
     MESSAGE,
+    PERSONAL,
     QUESTION,
     Class,
     Part,
@@ -81,7 +84,7 @@ def with_feedback(cells: list[dict], record: dict, lab: Lab, group: Class) -> li
         after |= {} if place is None else {place: cell}
     for question in questions(lab):
         if question.place.id in last:
-            reason = record["reasons"].get(question.name, "")
+            reason = _personal(record["reasons"].get(question.name, ""))
             text = f"**Feedback · {title_of_question(question)} · {_points(record, question.name)}**\n\n{reason}"
             after[last[question.place.id]] = _cell(f"feedback-{question.name}", text)
     whole = [_cell("feedback-overview", _overview(record, lab, group))]
@@ -97,22 +100,46 @@ def _points(record: dict, name: str) -> str:
 
 
 def _overview(record: dict, lab: Lab, group: Class) -> str:
-    lines = [f"# {record['earned']} of {record['points']} points", *record["comments"], summary_of(record, lab)]
+    lines = [
+        f"# {record['earned']} of {record['points']} points",
+        *map(_personal, record["comments"]),
+        summary_of(record, lab),
+    ]
     table = ["| task | points | |", "|---|--:|---|"]
     for _, title, earned, points, remark, _ in overview(record, lab, group):
         table.append(f"| {title} | {'–' if earned is None else earned} of {points} | {remark} |")
     for each in record["adjusted"]:
-        table.append(f"| {each['what']} | {each['points']:+d} | {each['reason'].replace('|', '/')} |")
+        table.append(f"| {each['what']} | {each['points']:+d} | {_plain(each['reason'].replace('|', '/'))} |")
     return "\n\n".join([*lines, "\n".join(table)])
 
 
 def _markdown(part: Part) -> str:
+    if part.kind == ADVICE:
+        return f"**Next:** {_plain(part.text)}"
+    if part.kind == PERSONAL:
+        return _personal(part.text)
     if part.kind not in (MESSAGE, QUESTION):
         return part.text
     fence = "```"
     while fence in part.text:
         fence += "`"
     return f"{fence}text\n{part.text}\n{fence}"
+
+
+def _plain(text: str) -> str:
+    """A text as Markdown that shows it as it is, but for code in backticks."""
+    return _outside_code(r"([\\`*_\[\]<>$#|~&!:])", text)
+
+
+def _personal(text: str) -> str:
+    """A person's Markdown, in which a dollar is a dollar."""
+    return _outside_code(r"((?<!\\)\$)", text)
+
+
+def _outside_code(signs: str, text: str) -> str:
+    """With a backslash before these signs wherever no code stands."""
+    parts = re.split(r"(```.*?```|`[^`\n]+`)", text, flags=re.DOTALL)
+    return "".join(part if number % 2 else re.sub(signs, r"\\\1", part) for number, part in enumerate(parts))
 
 
 def _cell(name: str, source: str) -> dict:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -84,18 +85,47 @@ def document(title: str, body: Iterable[str], mark: str = "", kind: str = "") ->
 
 @cache
 def markdown(source: str) -> str:
-    """A Markdown text as HTML without scripts."""
+    """A Markdown text of the course as HTML without scripts, with formulas; as it stands, where that fails."""
     from utils.course.site import prose  # nbconvert comes with it: not where nothing is new
 
-    return prose.clean(prose.markdown(source), links={})  # links within the page stay
+    return _or_as_it_stands(lambda: prose.clean(prose.markdown(source), links={}), source)  # links within the page stay
 
 
 @cache
 def phrase(source: str) -> str:
-    """One line of Markdown as HTML, without a paragraph around it."""
+    """One line of the course's Markdown as HTML, without a paragraph around it; as it stands, where that fails."""
     from utils.course.site import prose
 
-    return prose.sentence(source)
+    return _or_as_it_stands(lambda: prose.sentence(source), source)
+
+
+@cache
+def personal(source: str) -> str:
+    """A person's Markdown as HTML without scripts. A dollar in it is a dollar; as it stands, where rendering it fails."""
+    from mistune import BlockParser, InlineParser  # without nbconvert's rules for formulas
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    from utils.course.site import prose
+
+    def rendered() -> str:
+        parser = MarkdownWithMath(IPythonRenderer(escape=False), BlockParser(), InlineParser())
+        return prose.clean(parser.render(source), links={})
+
+    return _or_as_it_stands(rendered, source)
+
+
+def _or_as_it_stands(rendered: Callable[[], str], source: str) -> str:
+    """One text that cannot be rendered must not keep the pages of a class from being written."""
+    try:
+        return rendered()
+    except Exception:  # parsers of Markdown and formulas raise any exception
+        return plain(source)
+
+
+def plain(text: str) -> str:
+    """A text as HTML, of which only backticks mean something: what stands between two of them is code."""
+    parts = re.split(r"`([^`\n]+)`", text)
+    return "".join(f"<code>{escape(part)}</code>" if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def words(source: str) -> str:

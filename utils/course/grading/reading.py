@@ -81,7 +81,7 @@ def _answer(record: dict, answer: dict) -> str:
     if answer["name"] not in record["waits"]:
         reason = escape(record["reasons"].get(answer["name"], ""))
         return f"{head}{text}<p class=full>{answer['earned']} of {answer['points']} points. {reason}</p>"
-    start = escape(json.dumps([record["lab"].partition("_")[0], record["student"], answer["name"]]))
+    start = escape(json.dumps([record["lab"].partition("_")[0], decisions.called(record), answer["name"]]))
     points = f'<input type=number min=0 max={answer["points"]} aria-label="points"> of {answer["points"]} points'
     reason = '<input type=text placeholder="reason" aria-label="reason" style="width:min(100%,32rem)">'
     return f'{head}{text}<p data-start="{start}">{points} {reason}</p>'

@@ -5,6 +5,7 @@ import errno
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from utils.course.grading.submission import LARGEST
+from utils.course.grading.submission import LARGEST, functions_of, is_starter
 from utils.course.notebooks.lab import Lab
 
 MOST_FILES = 100_000
@@ -25,10 +26,12 @@ MOST_OF_ONE = 50  # notebooks read per student, of LARGEST bytes together
 LONGEST_NAME = 120  # bytes of a student's name in the name of a file
 IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
 CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
+DEFINITION = re.compile(rb"(?:def|class) (\w+)")
 NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
+DATE = re.compile(r"(?<!\d)(?:(?:19|20)\d\d[-_.]\d{1,2}[-_.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.](?:\d\d){1,2})(?!\d)")
 NOTHING = "no notebook was handed in"
 
 
@@ -130,7 +133,7 @@ def _plain(name: str) -> str:
 def works(source: Path, labs: list[Lab]) -> list[Work]:
     """One Work for each student and lab of which something was handed in, by student.
 
-    Raises ValueError if nothing was, and where two students have one number or one file name.
+    Raises ValueError if nothing was, and where two students have one number, one name in the tables or one file name.
     """
     if not source.exists():
         raise ValueError(f"no such folder or zip: {source}")
@@ -143,7 +146,13 @@ def works(source: Path, labs: list[Lab]) -> list[Work]:
     by_student: dict[str, list[Handed]] = {}
     for file in handed:
         shared = len(ids[file.student]) > 1  # two students with the same name
-        by_student.setdefault(f"{file.student} ({file.id})" if shared and file.id else file.student, []).append(file)
+        listed = f"{file.student} ({file.id})" if shared and file.id else file.student
+        files = by_student.setdefault(listed, [])
+        if files and (files[0].student, files[0].id) != (file.student, file.id):
+            raise ValueError(
+                f"{listed!r} would be two students: rename the files of one of them ({files[0].name}; {file.name})"
+            )
+        files.append(file)
     _refuse_shared(by_student)
     found = [work for student, files in sorted(by_student.items()) for work in _chosen(student, files, labs)]
     if not found:
@@ -339,20 +348,26 @@ def _refused(message: str) -> bytes:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a file is: its likeness to each lab, its digest, and what is wrong with reading it; `another`: the lab that it is
-    of, if that is none of those graded.
+    """What a file is: its likeness to each lab, whether it is that lab's starter, as it was given, its digest, and what is
+    wrong with reading it; `another`: the lab that it is of, if that is none of those graded.
     """
 
     likeness: tuple[float, ...]
+    untouched: tuple[bool, ...]
     digest: str
     problem: str
     another: str
 
+    def preference(self, which: int) -> tuple:
+        """The larger, the rather it is graded for that lab."""
+        like = self.likeness[which]
+        return not self.another, like >= IS_THIS_LABS, not self.untouched[which], like, not self.problem
+
 
 def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
-    """The file for each lab, by the ids of its cells or by its name; for one lab alone, any that is not another's.
+    """The file for each lab, by what is in it, or by its name; for one lab alone, any that is not another's.
 
-    Of several that are equally like it, the newest.
+    Of several of the lab, one in which the student has written something, then the one most like it, then the newest.
     """
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
@@ -363,7 +378,7 @@ def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work
     for which, lab in enumerate(labs):
         best = max(
             range(len(files)),
-            key=lambda index: (not looked[index][0].another, looked[index][0].likeness[which], files[index].when),
+            key=lambda index: (*looked[index][0].preference(which), files[index].when),
         )
         about = looked[best][0]
         if about.another:
@@ -392,18 +407,29 @@ def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
         raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    shares = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
-    named = [_named(file.name, lab) for lab in labs]
-    # Prefer a readable file.
-    likeness = tuple(sum(parts) - bool(problem) / 4 for parts in zip(shares, named, strict=True))
-    another = "" if max(shares) >= IS_THIS_LABS else _another(raw, labs)
-    return Looked(likeness, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+    likeness = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
+    another = "" if max(likeness) >= IS_THIS_LABS else _another(raw, labs)
+    if max(likeness) < IS_THIS_LABS and not another:
+        told = _defines(raw, labs)
+        told = told if any(told) else [_named(file.name, lab) for lab in labs]
+        likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
+    untouched = tuple(like >= IS_THIS_LABS and is_starter(raw, lab) for like, lab in zip(likeness, labs, strict=True))
+    return Looked(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+
+
+def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
+    """For each lab, whether the file defines what most of its tasks ask for, whatever its cells are called."""
+    wanted = [[{name.encode() for name in functions_of(task)} for task in lab.tasks] for lab in labs]
+    names = set().union(*itertools.chain(*wanted))
+    found = {match[1] for match in DEFINITION.finditer(raw) if match[1] in names} if len(raw) <= LARGEST else set()
+    return [sum(bool(task & found) for task in tasks) >= IS_THIS_LABS * len(tasks) for tasks in wanted]
 
 
 def _named(name: str, lab: Lab) -> bool:
-    """Whether the file's name contains the lab's number."""
+    """Whether the file's name contains the lab's number, elsewhere than in a date."""
     number = lab.name.partition("_")[0]
-    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", PurePosixPath(name).name) is not None
+    plain = DATE.sub(" ", PurePosixPath(name).name)
+    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", plain) is not None
 
 
 def _share(ids: list[str], raw: bytes) -> float:

@@ -13,7 +13,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from utils.course.grading.written import written_in
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
-from utils.course.notebooks.starter_cells import HAND_IN, is_of_the_checks, without_magic
+from utils.course.notebooks.starter_cells import COUNTING, HAND_IN, is_of_the_checks, without_magic
 from utils.course.notebooks.tidy import POINTS
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
@@ -25,6 +25,7 @@ LONGEST_QUOTED = 100  # characters of a cell's first line
 LONGEST_COPY = 2_000_000  # characters of a notebook of which the student gets a copy with feedback
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
+OF_STARTERS = (COUNTING.partition("\n")[0], "progress.hand_in()")  # how the cells begin that only a starter has
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
 AGAIN = "\n\n# and in another cell, which was run later:\n\n"  # between two cells of one task
@@ -62,6 +63,7 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     checks = {cell.id for task in lab.tasks for cell in task.checks}
     after = _after_the_checks(lab)
     hashes = {source_hash(cell.source): cell.id for cell in lab.book.code}
+    cells = _with_parameters_named(cells, lab, hashes)
     matched: list[tuple[str, str]] = []
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
@@ -83,6 +85,28 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     code |= {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}
     copied = book if sum(len(cell["source"]) for cell in book) <= LONGEST_COPY else ()
     return Submission(tuple(whole), given, code, tuple(notes), written_in(book, lab), tuple(copied))
+
+
+def is_starter(raw: bytes, lab: Lab) -> bool:
+    """Whether the notebook has no code but the lab's own and that of its tasks' starters. Not of a very long one: a starter
+    is short, and this is asked where no limit of memory holds.
+    """
+    if len(raw) > LONGEST_COPY:
+        return False
+    ours = [*lab.others, *(task.check for task in lab.tasks)]
+    ids = {cell.id for cell in ours} | {POINTS, HAND_IN}
+    given = {source_hash(source) for source in (*(t.starter for t in lab.tasks), *(c.source for c in ours))}
+    try:
+        cells = [cell for cell in json.loads(raw.decode("utf-8-sig"))["cells"] if cell["cell_type"] == "code"]
+        others = [text_of(cell["source"]) for cell in cells if cell.get("id") not in ids]
+        # A starter's cells have a line before what the lab's own have: a comment, or a magic.
+        return all(
+            {source_hash(source), source_hash(source.partition("\n")[2])} & given
+            for source in others
+            if source.strip() and not source.startswith(OF_STARTERS)
+        )
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def depends_on(lab: Lab, task: Task, code: dict[str, str]) -> list[str]:
@@ -139,7 +163,7 @@ def _mentioned(source: str) -> frozenset[str]:
 
 
 def _cells(raw: bytes, notes: list[str]) -> list[dict]:
-    """Each cell as {"cell_type", "id", "source"}. A code cell without an id gets one by its number."""
+    """Each cell as {"cell_type", "id", "source"}. A code cell without an id gets one by its tag, or by its number."""
     if len(raw) > LARGEST:
         raise Unreadable(
             f"a file of {len(raw):,} bytes; at most {LARGEST:,} are read. Clear the outputs and send it again"
@@ -164,11 +188,10 @@ def _cells(raw: bytes, notes: list[str]) -> list[dict]:
             continue
         number += cell["cell_type"] == "code"
         source = _source_of(cell)
-        name = (
-            cell.get("id") or (cell.get("metadata") or {}).get("id")
-            if isinstance(cell.get("metadata", {}), dict)
-            else ""
-        )
+        about = cell.get("metadata") or {}
+        about = about if isinstance(about, dict) else {}
+        tagged = isinstance(about.get("tags"), list) and PARAMETERS in about["tags"]
+        name = cell.get("id") or about.get("id") or (PARAMETERS if tagged else "")
         known = isinstance(name, str) and re.fullmatch(r"(?!given-)[\w-]{1,64}", name)
         name = name if known else f"cell-{number}" if cell["cell_type"] == "code" else ""
         found.append({"cell_type": cell["cell_type"], "id": name, "source": source})
@@ -209,6 +232,26 @@ def python_of(source: str) -> str:
         with contextlib.suppress(Exception):  # its parser cannot handle everything; Python will report the error
             return TransformerManager().transform_cell(source)
     return source
+
+
+def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[str, str]) -> list[tuple[str, str]]:
+    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: that
+    do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
+    """
+    order = [cell.id for cell in lab.book.code]
+    given = [(cell.id, cell.source) for cell in lab.others if cell.id == PARAMETERS]
+    names = [name if name in order else hashes.get(source_hash(source), "") for name, source in cells]
+    if not given or PARAMETERS in names:
+        return cells
+    later = order[order.index(PARAMETERS) + 1 :]
+    wanted = set().union(*(_defined(task.code.source) for task in lab.tasks))
+    found = []
+    for number, (name, source) in enumerate(cells):
+        if names[number] in later or wanted & _bound(source):
+            return found + cells[number:]
+        values_alone = bool(_bound(source)) and not _parameters(given, source)[1]
+        found.append((PARAMETERS if values_alone else name, source))
+    return found
 
 
 def _after_the_checks(lab: Lab) -> set[str]:

@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -260,6 +261,7 @@ def _work(cage: Cage, conversation: socket.socket, denied: str) -> None:
     mounts = denied or sandbox.root_of_its_own(cage.work, cage.readable, cage.hidden, cage.limits)
     os.environ.clear()
     os.environ.update(ENVIRONMENT | cage.environment | dict.fromkeys(("HOME", "TMPDIR"), str(cage.work)))
+    tempfile.tempdir = None  # what is kept there is the grader's own folder, into which no submission may write
     os.chdir(cage.work)
     sandbox.first_to_be_killed()
     states = sandbox.locked_in(

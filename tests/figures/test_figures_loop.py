@@ -91,6 +91,10 @@ def test_step_prices_are_told_beside_the_bare_loop():
     assert "1,060 µs  (+60)" in bars and "1,000 µs" in bars
 
 
+def test_a_step_that_costs_less_than_the_bare_one_has_a_minus_and_no_plus():
+    assert "940 µs  (−60)" in words(figures.step_prices({"bare": 1000.0, "ours": 940.0}))
+
+
 def test_text_curve_names_its_opponents():
     shown = words(figures.text_curve([(1, 3.0), (2, 2.5)], (2, 2.6), {"fair die": 4.17}))
     assert "fair die 4.17" in shown

@@ -18,6 +18,20 @@ def test_staircase_draws_each_height_its_factor_and_what_goes_down():
     assert axes.get_ylabel() == "tokens per second"
 
 
+@pytest.mark.parametrize(
+    ("heights", "said"),
+    [
+        ([1.0, 2.0, 3.0], "0 of 2 stairs go down"),
+        ([1.0, 1.0, 0.5], "1 of 2 stairs go down"),
+        ([3.0, 2.0, 1.0], "2 of 2 stairs go down"),
+        ([1.0], "0 of 0 stairs go down"),
+    ],
+)
+def test_the_title_says_how_many_stairs_go_down(heights, said):
+    (axes,) = figures.staircase("abc"[: len(heights)], heights, "cpu").axes
+    assert axes.get_title(loc="left").startswith(f"On this machine's cpu {said}")
+
+
 @pytest.mark.parametrize(("names", "heights"), [([], []), (["a", "b"], [1.0])])
 def test_staircase_refuses_heights_that_do_not_match(names, heights):
     with pytest.raises(ValueError, match="names and"):

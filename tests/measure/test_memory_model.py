@@ -202,6 +202,51 @@ def test_adamws_state_makes_the_second_step_higher_and_sgd_has_none():
     assert predict_gpt(**SMALL, plan=Plan("sgd", steps=1)).peak == predict_gpt(**SMALL, plan=Plan("sgd")).peak
 
 
+def students_loop(model, x, y, steps: int, memory: LiveBytes) -> None:
+    """As nearly everybody writes it."""
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    for step in range(1, steps + 1):
+        with memory.phase(f"step {step}"):
+            logits = model(x)
+            loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def test_a_name_for_the_logits_costs_one_tensor_of_them_from_the_loss_to_the_next_forward():
+    plain, named = (ledger_gpt(**SMALL, plan=Plan(named_logits=name)) for name in (False, True))
+    logits = 4 * SMALL["batch"] * SMALL["tokens"] * SMALL["vocabulary"]
+    for phase in ("backward 1", "clear 1", "forward 2", "backward 2", "clear 2"):
+        assert named.phases[phase].end - plain.phases[phase].end == logits
+    for phase in ("backward 1", "backward 2"):
+        assert named.phases[phase].peak - plain.phases[phase].peak == logits
+
+    with LiveBytes() as memory, torch.device("meta"):
+        sizes = [SMALL[name] for name in ("vocabulary", "context", "width", "heads", "layers")]
+        model = GPT(*sizes, attention="plain")
+        x, y = (torch.zeros(SMALL["batch"], SMALL["tokens"], dtype=torch.long) for _ in range(2))
+        students_loop(model, x, y, 2, memory)
+    assert [memory.phases[f"step {step}"].peak for step in (1, 2)] == [
+        named.phases[f"backward {step}"].peak for step in (1, 2)
+    ]
+
+
+NAMED = [
+    Plan(named_logits=True),
+    Plan("sgd", checkpointed=True, named_logits=True),
+    Plan("adamw", "foreach", micro_batches=3, steps=3, named_logits=True),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("plan", NAMED, ids=["plain", "checkpointed", "three micro-batches"])
+def test_named_logits_are_predicted_to_the_byte(plan, device):
+    mlp, gpt = drawn_sizes(seed=1)
+    same(predict_mlp(*mlp, plan), ledger_mlp(*mlp, plan, device))
+    same(predict_gpt(*gpt, plan), ledger_gpt(*gpt, plan, device))
+
+
 def test_micro_batches_pay_for_data_and_gradients_and_save_the_rest():
     whole = predict_gpt(**SMALL, plan=Plan("sgd"))
     parts = predict_gpt(**SMALL | {"batch": 2}, plan=Plan("sgd", micro_batches=4))

@@ -230,13 +230,19 @@ def text_curve(train: list[tuple[int, float]], val: tuple[int, float], opponents
     return fig
 
 
+def _signed(number: float) -> str:
+    """With its sign, in whole numbers: +60, −60."""
+    return f"{number:+,.0f}".replace("-", "−")
+
+
 def step_prices(microseconds: dict[str, float]) -> Figure:
     """CPU time per step of each named loop, and what it adds to the first."""
     fig, axes = new_figure(7.4, 0.42 * len(microseconds) + 0.8)
     base = next(iter(microseconds.values()))
     bars = axes.barh(list(microseconds), list(microseconds.values()), color=[GREY, *[SKY] * (len(microseconds) - 1)])
     labels = [
-        f"{price:,.0f} µs" + (f"  (+{price - base:,.0f})" if price != base else "") for price in microseconds.values()
+        f"{price:,.0f} µs" + (f"  ({_signed(price - base)})" if price != base else "")
+        for price in microseconds.values()
     ]
     axes.bar_label(bars, labels=labels, padding=4, fontsize=8)
     axes.set(xlabel="CPU time per step, µs", xlim=(0, 1.3 * max(microseconds.values())))

@@ -1,6 +1,7 @@
 """The picture of the capstone: tokens per second, stair by stair."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 
@@ -39,5 +40,8 @@ def staircase(names: Sequence[str], tokens_per_second: Sequence[float], where: s
     axes.set(xlim=(0, len(names)), ylim=(0, 1.15 * top), ylabel="tokens per second")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", length=0)
-    axes.set_title(f"The staircase on {where}: × is the factor over the first stair")
+    down = sum(right < left for left, right in pairwise(tokens_per_second))
+    axes.set_title(
+        f"On this machine's {where} {down} of {len(names) - 1} stairs go down (orange); × is the factor over the first"
+    )
     return fig

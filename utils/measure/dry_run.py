@@ -1,8 +1,8 @@
 """Dry run of a training step: its memory under LiveBytes, on the CPU or on meta, where tensors take no memory.
 
-The step is training_steps(): float32, plain attention, no dropout, cross-entropy, gradients set to None after each
-update. memory_model.py predicts from shapes what is measured here; largest_micro_batch searches for the largest batch
-that fits.
+The step is training_steps(): float32, plain attention, no dropout, cross-entropy in one line with the model, gradients
+set to None after each update. memory_model.py predicts from shapes what is measured here; largest_micro_batch searches
+for the largest batch that fits.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ class Plan(NamedTuple):
     "foreach" (its default on CUDA) or "fused" (one kernel; not on meta). checkpointed: each Transformer block, or each
     hidden layer of an MLP, keeps only its input and is recomputed in backward. micro_batches: forward and backward
     passes whose gradients are summed for one update. steps: AdamW allocates its state in the first; all later steps
-    are like the second.
+    are like the second. named_logits: the loop says `logits = model(x)`, and this name keeps them until the next forward
+    has made others; without it nobody holds them once the loss is there.
     """
 
     optimizer: str = "adamw"
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
     checkpointed: bool = False
     micro_batches: int = 1
     steps: int = 2
+    named_logits: bool = False
 
 
 PLAN = Plan()
@@ -80,7 +82,11 @@ def training_steps(model: nn.Module, inputs: Tensor, targets: Tensor, plan: Plan
     for step in range(1, plan.steps + 1):
         for x, y in zip(inputs.chunk(plan.micro_batches), targets.chunk(plan.micro_batches), strict=True):
             with memory.phase(f"forward {step}"):
-                loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten()) / plan.micro_batches
+                if plan.named_logits:
+                    logits = model(x)
+                    loss = F.cross_entropy(logits.flatten(0, -2), y.flatten()) / plan.micro_batches
+                else:
+                    loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten()) / plan.micro_batches
             with memory.phase(f"backward {step}"):
                 loss.backward()
                 del loss

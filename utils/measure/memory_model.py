@@ -25,15 +25,17 @@ def _predict(
     parameters: dict[str, tuple[int, ...]],
     data: tuple[int, int],
     plan: Plan,
-    forward: Callable[[Timeline], object],
-    backward: Callable[[Timeline, Gradients, object], None],
+    forward: Callable[[Timeline], SimpleNamespace],
+    backward: Callable[[Timeline, Gradients, SimpleNamespace], None],
 ) -> Timeline:
     """The Timeline of training_steps().
 
-    parameters: {name: shape}; data: bytes of inputs and of targets; forward, backward: those of the model and its loss.
+    parameters: {name: shape}; data: bytes of inputs and of targets; forward: the model's, up to the logits, which it returns
+    among what is saved; backward: that of the loss and the model.
     """
     timeline = Timeline()
     gradients = Gradients(timeline)
+    named = []  # the logits that a variable of the loop holds
     with timeline.phase("parameters"):
         for shape in parameters.values():
             timeline.new(FLOAT * prod(shape), "parameters")
@@ -44,6 +46,10 @@ def _predict(
         for _ in range(plan.micro_batches):
             with timeline.phase(f"forward {step}"):
                 saved = forward(timeline)
+                if plan.named_logits:
+                    timeline.free(*named)
+                    named = [saved.logits]
+                _forward_loss(timeline, saved, plan)
             with timeline.phase(f"backward {step}"):
                 backward(timeline, gradients, saved)
         with timeline.phase(f"update {step}"):
@@ -72,14 +78,14 @@ def _predict_update(timeline: Timeline, sizes: list[int], plan: Plan, step: int)
         timeline.free(last)
 
 
-def _forward_loss(timeline: Timeline, logits: Storage) -> SimpleNamespace:
+def _forward_loss(timeline: Timeline, saved: SimpleNamespace, plan: Plan) -> None:
     """cross_entropy(logits, targets) / micro_batches: saves the log-probabilities and the sum of the weights."""
-    shares = timeline.new(logits.nbytes, "activations")
-    mean, weight = timeline.new(FLOAT), timeline.new(FLOAT, "activations")
-    timeline.free(logits)
-    loss = timeline.new(FLOAT)
+    saved.shares = timeline.new(saved.logits.nbytes, "activations")
+    mean, saved.weight = timeline.new(FLOAT), timeline.new(FLOAT, "activations")
+    if not plan.named_logits:
+        timeline.free(saved.logits)
+    saved.loss = timeline.new(FLOAT)
     timeline.free(mean)
-    return SimpleNamespace(shares=shares, weight=weight, loss=loss)
 
 
 def _backward_loss(timeline: Timeline, saved: SimpleNamespace) -> Storage:
@@ -117,9 +123,7 @@ def predict_mlp(sizes: tuple[int, ...], batch: int, plan: Plan = PLAN) -> Timeli
             linear = t.new(size)
             hidden.append(t.new(size, "activations"))  # ReLU's output, saved by ReLU and by the next layer
             t.free(linear)
-        saved = _forward_loss(t, t.new(outputs[-1]))
-        saved.hidden = hidden
-        return saved
+        return SimpleNamespace(hidden=hidden, logits=t.new(outputs[-1]))
 
     def backward(t: Timeline, gradients: Gradients, saved: SimpleNamespace) -> None:
         grad = _backward_loss(t, saved)
@@ -182,7 +186,7 @@ class _GPT:
     # -- forward
 
     def forward(self, t: Timeline) -> SimpleNamespace:
-        """Embeddings, blocks, LM head, loss. Tensors that autograd saves are activations, and are returned."""
+        """Embeddings, blocks, LM head. Tensors that autograd saves are activations; they and the logits are returned."""
         tokens = t.new(self.hidden)
         places = t.new(self.places, "activations")
         positions = t.new(self.place_rows)
@@ -195,9 +199,7 @@ class _GPT:
             inputs.append(saved.output)
         norm, rows = self.norm(t, keep=True)
         logits = t.new(self.logits)
-        saved = _forward_loss(t, logits)
-        saved.places, saved.inputs, saved.blocks, saved.norm, saved.rows = places, inputs, blocks, norm, rows
-        return saved
+        return SimpleNamespace(places=places, inputs=inputs, blocks=blocks, norm=norm, rows=rows, logits=logits)
 
     def norm(self, t: Timeline, keep: bool) -> tuple[Storage, Storage]:
         """LayerNorm's output, and its means and deviations, which only backward needs."""

@@ -408,15 +408,13 @@ def calculators_are_introduced(lecture: Lecture) -> list[str]:
 # An evening
 
 
-def is_one_evening(lecture: Lecture) -> list[str]:
-    """It keeps the limits of an evening, and its first cell says how many minutes it takes."""
+def says_its_minutes(lecture: Lecture) -> list[str]:
+    """Its first cell says how many minutes it takes to read."""
     if lecture.deeper or lecture.number is None:
         return []
-    own = length(lecture)
+    minutes = length(lecture).told
     told = re.search(r"about (\d+) minutes", lecture.cells[0].source)
-    if told is None or int(told[1]) != own.told:
-        return [*own.too_much, f"the first cell does not say 'about {own.told} minutes'"]
-    return own.too_much
+    return [] if told and int(told[1]) == minutes else [f"the first cell does not say 'about {minutes} minutes'"]
 
 
 def folklore_names_who_tells_it(lecture: Lecture) -> list[str]:
@@ -515,7 +513,7 @@ RULES = (  # for a lecture
     sections_are_there,
     prose_leads,
     calculators_are_introduced,
-    is_one_evening,
+    says_its_minutes,
     folklore_names_who_tells_it,
     words_are_the_fields,
     code_is_plain_python,

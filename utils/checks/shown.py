@@ -10,6 +10,7 @@ dtype and shape, so that nothing runs on its device.
 """
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,6 +26,7 @@ ALONE = 60  # the longest source that is shown without one
 VALUE = 36  # the longest text of one value
 CLAIMED = 200  # the longest source of an assert that is false
 ADDRESSES = {"data_ptr", "_cdata", "addressof", "id"}  # what calls these gives a number that means nothing to a reader
+GENERATOR = re.compile(r"\(\(([^()]* for [^()]*)\)\)")  # Python writes sum((x for x in y)), and nobody else
 SIGNS = {ast.Eq: "=", ast.NotEq: "≠", ast.Lt: "<", ast.LtE: "≤", ast.Gt: ">", ast.GtE: "≥"}
 SIGNS |= {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}
 
@@ -82,14 +84,13 @@ class Comparison:
 
 
 def line_of(texts: list[str], number: str = "") -> str:
-    """The line of a cell that passed: as many of the texts as fit."""
+    """The line of a cell that passed: as many of the texts as fit, in their order; the first is always there."""
     room = WIDTH - len(f"{MARK} ") - NUMBER
-    shown: list[str] = []
-    for place, text in enumerate(texts):
-        rest = f" · and {len(texts) - place - 1} more" if place + 1 < len(texts) else ""
-        if shown and len(" · ".join([*shown, text]) + rest) > room:
-            break
-        shown.append(cut(text, room - len(rest)))
+    left = " · and 99 more" if len(" · ".join(texts)) > room else ""
+    shown = [cut(texts[0], room - len(left))]
+    for text in texts[1:]:
+        if len(" · ".join([*shown, text]) + left) <= room:
+            shown.append(text)
     more = len(texts) - len(shown)
     words = " · ".join(shown) + (f" · and {more} more" if more else "")
     return f"{GREEN}{MARK}{PLAIN} " + (f"{number}  " if number else "") + words
@@ -101,7 +102,7 @@ def short_source(side: str, most: int = NAME) -> str:
     if not any(isinstance(node, ast.Name) for node in ast.walk(_parsed(side))):
         return ""
     for depth in (9, 2, 1, 0):
-        text = ast.unparse(_Outline(depth).visit(_parsed(side)))
+        text = GENERATOR.sub(r"(\1)", ast.unparse(_Outline(depth).visit(_parsed(side))))
         if len(text) <= most:
             return text
     return cut(text, most)

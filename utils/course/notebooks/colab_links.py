@@ -74,8 +74,8 @@ if "google.colab" in sys.modules:
     prepare("{path}")
 elif not (find_spec("utils") and find_spec("utils.colab")):
     error = RuntimeError(
-        "This notebook needs the rest of its course, which this Python does not have: in the course's folder call `make lab` "
-        "and open it there, or `pip install -e .` with this Python, and restart the kernel."
+        "This notebook needs the rest of its course, which this Python does not have: in the course's folder call "
+        "`make lab` and open it there, or `pip install -e .` with this Python, and restart the kernel."
     )
     error._render_traceback_ = lambda: [str(error)]  # the sentence without a traceback
     raise error'''

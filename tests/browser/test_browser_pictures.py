@@ -40,9 +40,9 @@ player.film(((f"at {place}", new_figure(6.0, 2.0)[0]) for place in range(2)), "n
 
 
 def photo() -> str:
-    """The address of a picture of 200 by 100 pixels, its left half white and its right half black."""
+    """The address of a picture of 200 by 100 pixels, its left half black and its right half white."""
     picture = Image.new("L", (200, 100), 255)
-    picture.paste(0, (100, 0, 200, 100))
+    picture.paste(0, (0, 0, 100, 100))
     picture.save(file := io.BytesIO(), "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
@@ -58,7 +58,7 @@ def looks(picture) -> dict[str, int]:
 
 
 def right(seen: dict[str, int]) -> bool:
-    return seen["left"] > 250 and seen["right"] < 5 and seen["plate"] > 250
+    return seen["left"] < 5 and seen["right"] > 250 and seen["plate"] > 250
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["by the system", "by the reader"])

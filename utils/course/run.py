@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def run(
     paths: list[Path],
     build: Path,
     *,
-    beside: list[Path] = (),
+    beside: Sequence[Path] = (),
     full: bool = False,
     jobs: int = 2,
     timeout: int | None = None,

@@ -683,8 +683,10 @@ def test_site_runs_what_stands_beside_the_lectures_only_where_it_must(tmp_path, 
     assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]]
     write(tmp_path / "beside" / "01_lab.ipynb", SOLUTION)
     assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]]
+    write(tmp_path / "beside" / "01_lab.ipynb", [*SOLUTION[:-1], {**SOLUTION[-1], "outputs": [error("no luck")]}])
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]] * 2, "what failed runs again"
     write(solution, SOLUTION[:-1])
-    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]] * 2
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]] * 3
 
 
 @pytest.mark.slow

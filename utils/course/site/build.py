@@ -138,10 +138,12 @@ def beside() -> list[Path]:
 
 
 def executed_beside(folder: Path, notebook: Path) -> Lecture | None:
-    """The executed copy of a notebook beside the lectures; None if it has changed since it ran, or has not run."""
-    executed = folder / BESIDE / notebook.name
-    current = executed.exists() and notebook.exists() and _cells(executed) == _cells(notebook)
-    return _as_written(read(executed)) if current else None
+    """The executed copy of a notebook beside the lectures; None if it has not run, has changed since, or failed."""
+    path = folder / BESIDE / notebook.name
+    if not (path.exists() and notebook.exists() and _cells(path) == _cells(notebook)):
+        return None
+    executed = _as_written(read(path))
+    return None if any(trouble(cell) for cell in executed.code if cell.source.strip()) else executed
 
 
 def _cells(path: Path) -> list[tuple[str, str]]:
@@ -266,7 +268,7 @@ def _write_stored(path: Path, folder: Path, run: Run, links: dict[str, str], sha
     book, page, executed = read(path), _page_of(path), run.beside.get(path.stem)
     if executed and path == START:
         book = executed
-    elif executed and not any(trouble(cell) for cell in executed.code):
+    elif executed:
         book = finished(book, executed)
     shows = any(cell.raw.get("outputs") for cell in book.code)
     body = render(book, {}, run.where, links, {})

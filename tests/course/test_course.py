@@ -19,7 +19,7 @@ from utils.course.notebooks.ledger import judge
 from utils.course.notebooks.navigation import navigation
 from utils.course.notebooks.notebook import callout, plain_claim, read, source_hash
 from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, readable, tidied, tidy
-from utils.course.run import execute_and_judge, header_of, kernels, run
+from utils.course.run import execute_and_judge, header_of, kernels, run, run_beside
 
 SETUP = "import os, signal, sys, time"
 CHECKS = """
@@ -138,6 +138,26 @@ def test_the_ledger_says_where_it_comes_from(tmp_path):
     assert "✓ verified" in page
     assert ("needs a CUDA GPU" in page) != on_gpu
     assert not list((tmp_path / "build").glob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_what_stands_beside_the_lectures_runs_too_and_has_no_row_in_the_ledger(tmp_path, capsys):
+    path = trial(tmp_path, claim(1, "assert not full"))
+    other = write(tmp_path / "start.ipynb", [markdown("title", "# Start"), code("one", "print(6 * 7)")])
+    assert run([path], tmp_path / "build", beside=[other]) == 0
+    assert read(tmp_path / "build/beside/start.ipynb").code[0].raw["outputs"][0]["text"] == ["42\n"]
+    assert [row["lecture"] for row in json.loads((tmp_path / "build/ledger.json").read_text())["lectures"]] == [
+        "01_trial"
+    ]
+    assert "Start: executed, " in capsys.readouterr().err
+    write(other, [code("two", "print(six)")])
+    for again in (
+        lambda: run([path], tmp_path / "build", beside=[other]),
+        lambda: run_beside([other], tmp_path / "build"),
+    ):
+        assert again() == 1
+        printed = capsys.readouterr()
+        assert "FAILED  start, cell two." in printed.out and "name 'six' is not defined" in printed.out
 
 
 @pytest.mark.slow

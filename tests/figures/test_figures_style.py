@@ -1,5 +1,6 @@
 """What a picture tells by colour it also tells without: in grey, in print, to those who see colours otherwise."""
 
+import io
 import math
 import re
 from itertools import pairwise
@@ -25,7 +26,7 @@ from utils.figures import (
     napkin,
     precision,
 )
-from utils.figures.style import STYLE, new_figure, signs, svg
+from utils.figures.style import STYLE, new_figure, short_numbers, signs, svg
 
 PARTS = {part: 1.0 + place for place, part in enumerate("abcdef")}
 RISING = [1.0, 2.0, 3.0, 4.0]
@@ -105,6 +106,19 @@ def test_a_line_without_a_finite_value_is_drawn_as_nothing():
         axes.plot(values, **signs(1, values))
         svg(figure)
         assert len(axes.lines) == 1 and (axes.lines[0].get_marker() != "None") == (2.0 in values)
+
+
+def test_shorter_numbers_leave_the_letters_as_large_as_they_were():
+    figure, axes = new_figure()
+    axes.imshow([[0, 1], [1, 0]])
+    axes.set(xlabel="GB alive", ylabel="step")
+    file = io.StringIO()
+    figure.savefig(file, format="svg")  # letters as shapes, as in a notebook's output
+    written, shorter = file.getvalue(), short_numbers(file.getvalue())
+    factors = re.findall(r"(?:scale|matrix)\([^)]*\)", written)
+    assert "scale(0.015625)" in factors, "there is something to lose"
+    assert re.findall(r"(?:scale|matrix)\([^)]*\)", shorter) == factors
+    assert len(shorter) < len(written)
 
 
 def test_words_that_cannot_be_read_are_found():

@@ -9,6 +9,7 @@ from utils.course import ROOT
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
 from utils.course.notebooks.length import measure
+from utils.course.notebooks.navigation import START
 from utils.course.notebooks.notebook import notebooks_in, read, runs_with_lectures
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
@@ -16,7 +17,7 @@ from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
 from utils.course.rehearsal.rehearse import rehearse
 from utils.course.rehearsal.seeds import SHIFTS, seeds
-from utils.course.run import run
+from utils.course.run import run, run_beside
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
@@ -195,7 +196,9 @@ def _count(text: str) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
-    return run(find(args.notebooks, lectures=True), args.build, full=args.full, jobs=args.jobs, timeout=timeout)
+    beside = [] if args.notebooks else [ROOT / "notebooks" / START]  # its page shows what it prints
+    lectures = find(args.notebooks, lectures=True)
+    return run(lectures, args.build, beside=beside, full=args.full, jobs=args.jobs, timeout=timeout)
 
 
 def _rehearse(args: argparse.Namespace) -> int:
@@ -227,15 +230,20 @@ def _badges(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
-    from utils.course.site.build import build, stale
+    from utils.course.site.build import beside, build, executed_beside, stale
 
     lectures = find([], lectures=True)
+    others = [path for path in beside() if not executed_beside(args.build, path)]
     reason = stale(args.build, lectures)
     if reason:
         print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
-        return run(lectures, args.build, timeout=SHORT_TIMEOUT)
+        return run(lectures, args.build, beside=others, timeout=SHORT_TIMEOUT)
+    status = 0
+    if others:
+        print(f"{', '.join(path.stem for path in others)}: these run first, for their pictures", file=sys.stderr)
+        status = run_beside(others, args.build, timeout=SHORT_TIMEOUT)
     print(f"open {build(args.build)}")
-    return 0
+    return status
 
 
 def _publish(args: argparse.Namespace) -> int:

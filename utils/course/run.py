@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from utils.course import ROOT
 from utils.course.forked_python import forking, possible, python
 from utils.course.mutation.strength import stored
 from utils.course.notebooks import forked_kernel, ledger
-from utils.course.notebooks.notebook import Lecture, read
+from utils.course.notebooks.notebook import BESIDE, Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.device import fingerprint, pick_device
 from utils.distributed.launch import PYTHON
@@ -34,6 +34,7 @@ def run(
     paths: list[Path],
     build: Path,
     *,
+    beside: Sequence[Path] = (),
     full: bool = False,
     jobs: int = 2,
     timeout: int | None = None,
@@ -41,11 +42,12 @@ def run(
 ) -> int:
     """Execute the lectures in `paths`, write everything under `build`, print the ledger.
 
+    `beside`: notebooks without claims that the pages show too; they run with the lectures, and have no row in the ledger.
     `timeout` is in seconds per cell, None for no limit; `store` holds the receipts of runs on GPUs. Returns the exit
     status: 1 if a claim or a cell failed, else 0, also where claims cannot be verified on this machine. Raises ValueError,
     before anything runs, for a notebook or a receipt that cannot be read and for two notebooks of one name.
     """
-    lectures = [read(path) for path in paths]
+    lectures, others = [read(path) for path in paths], [read(path) for path in beside]
     names = [lecture.name for lecture in lectures]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -53,16 +55,31 @@ def run(
     kept = receipts(store)
     header = header_of(full)
     began = time.monotonic()
-    workers: list[subprocess.Popen] = []
-    with kernels(lectures, header["device"]) as variables:
-        one = partial(
-            _one, build=build, header=header, timeout=timeout, workers=workers, kept=kept, variables=variables
-        )
-        results = at_once(lectures, one, jobs, workers)
+    results = _all(lectures, others, build, header=header, timeout=timeout, kept=kept, jobs=jobs)
+    results, more = results[: len(lectures)], results[len(lectures) :]
     ledger.write(build / "ledger.json", header, results)
     problem = _pages(build, store)
-    _report(results, build, time.monotonic() - began, problem)
-    return 1 if problem or any(result.red for result in results) else 0
+    _report(results, more, build, time.monotonic() - began, problem)
+    return 1 if problem or any(result.red for result in (*results, *more)) else 0
+
+
+def run_beside(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | None = None) -> int:
+    """Execute notebooks that the pages show beside the lectures; returns the exit status, 1 if a cell of them failed."""
+    books = [read(path) for path in paths]
+    results = _all([], books, build, header=header_of(full=False), timeout=timeout, kept=[], jobs=jobs)
+    if failed := ledger.failures(results):
+        print(failed)
+    return 1 if failed else 0
+
+
+def _all(lectures: list[Lecture], beside: list[Lecture], build: Path, *, header: dict, jobs: int, **how) -> list:
+    """The results of all of them, in order."""
+    books, workers = [*lectures, *beside], []
+    places = [build / "notebooks"] * len(lectures) + [build / BESIDE] * len(beside)
+    outputs = {book.path: place / book.path.name for book, place in zip(books, places, strict=True)}
+    with kernels(books, header["device"]) as variables:
+        one = partial(_one, outputs=outputs, header=header, workers=workers, variables=variables, **how)
+        return at_once(books, one, jobs, workers)
 
 
 def header_of(full: bool) -> dict:
@@ -112,16 +129,15 @@ def kernels(lectures: list[Lecture], device: str, extra: dict[str, str] | None =
 def _one(
     lecture: Lecture,
     *,
-    build: Path,
+    outputs: dict[Path, Path],
     header: dict,
     timeout: int | None,
     workers: list,
     kept: list[Receipt],
     variables: dict[str, str],
 ) -> ledger.Result:
-    """Execute one lecture and judge it."""
-    output = build / "notebooks" / lecture.path.name
-    result, _ = execute_and_judge(lecture, output, header, timeout, workers, variables)
+    """Execute one notebook and judge it; `outputs` says where its executed copy goes."""
+    result, _ = execute_and_judge(lecture, outputs[lecture.path], header, timeout, workers, variables)
     result = replace(result, strength=stored(lecture), elsewhere=status(lecture, kept))
     say(ledger.summary(result))
     return result
@@ -214,8 +230,11 @@ def _pages(build: Path, store: Path) -> str:
     return ""
 
 
-def _report(results: list[ledger.Result], build: Path, seconds: float, problem: str) -> None:
-    parts = [ledger.table(results), ledger.failures(results), ledger.unverified(results), ledger.elsewhere(results)]
+def _report(
+    results: list[ledger.Result], beside: list[ledger.Result], build: Path, seconds: float, problem: str
+) -> None:
+    failures = ledger.failures([*results, *beside])
+    parts = [ledger.table(results), failures, ledger.unverified(results), ledger.elsewhere(results)]
     print("\n" + "\n\n".join(part for part in parts if part))
     pages = problem or f"pages {_short(build / 'site' / 'index.html')}"
     print(f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · {pages}")

@@ -46,7 +46,7 @@ def new_figure(width: float = 7.0, height: float = 3.2, **subplots) -> tuple[Fig
 # What makes an SVG the same each time: no random ids. Its text stays text, for search and for screen readers.
 SAME = {"svg.hashsalt": "honest-training-loop", "svg.fonttype": "none"}
 TAG = re.compile(r"<[^>]+>")
-NUMBER = re.compile(r"-?\d+\.\d{3,}")
+NUMBER = re.compile(r"(?:scale|matrix)\([^)]*\)|-?\d+\.\d{3,}")  # a factor is no coordinate, and stays: it comes first
 LEADING = re.compile(r">( +)(?=[^\s<])")  # blanks before a label, which SVG would drop
 
 
@@ -62,8 +62,15 @@ def svg(figure: Figure) -> bytes:
 
 
 def short_numbers(text: str) -> str:
-    """An SVG whose coordinates have two digits: a hundredth of a point is no loss, and saves a third. Its words stay."""
-    return TAG.sub(lambda tag: NUMBER.sub(lambda number: f"{float(number[0]):.2f}", tag[0]), text)
+    """An SVG whose coordinates have two digits: a hundredth of a point is no loss, and saves a third. Its words stay.
+
+    So do factors: matplotlib draws letters 64 times too large and scales them by 0.015625, which 0.02 is not.
+    """
+
+    def shortened(found: re.Match) -> str:
+        return found[0] if found[0].endswith(")") else f"{float(found[0]):.2f}"
+
+    return TAG.sub(lambda tag: NUMBER.sub(shortened, tag[0]), text)
 
 
 def signs(place: int, values: Iterable[float], spacing: float = 0.14) -> dict:

@@ -89,9 +89,27 @@ SECOND = [
 ]
 LAB = [
     markdown("title", "# Lab 01 · A `lab_of` ours\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it"),
-    code("code-it", "def it():\n    return 7"),
+    code("code-it", "def it():\n    raise NotImplementedError('a lucky number')"),
     code("check-it", "%%check it\nexpect_equal(ask('it()'), 7)"),
+    code("picture-it", "%%needs it\ndraw(it())"),
+    markdown("reading-it", "The bar is seven high."),
+    code("changed", "print('as students get it')"),
+    code("asked", "print(words)"),
 ]
+SOLVED = '    lucky = sum(range(4)) + len(f"{1}, no more of it")'  # the line that a student is to find
+SOLUTION = [
+    LAB[0],
+    code("code-it", f"def it():\n    ### BEGIN SOLUTION: a lucky number\n{SOLVED}\n    return lucky\n    ### END SOLUTION",
+         [stream("told by the code")]),
+    code("check-it", "expect_equal(ask('it()'), 7)", [stream("told by the check")]),
+    code("picture-it", "draw(it())", [
+        stream("seven of seven\n"), shown(image_png=PIXEL, text_plain="<Figure>"), stream(f"def it():\n{SOLVED}\n"),
+        {"output_type": "stream", "name": "stderr", "text": "a warning with code"},
+    ]),
+    LAB[4],
+    code("changed", "print(lucky)", [stream("told by a cell of its own")]),
+    code("asked", "print(words)", [stream("1, no more of it, they say")]),
+]  # fmt: skip
 
 
 def write(path: Path, cells: list[dict]) -> Path:
@@ -414,6 +432,7 @@ def test_a_labs_checks_are_folded_and_the_students_cells_are_not(made):
     assert re.findall(r'<details class="source"( open="")?><summary>(\w+)</summary>', lab) == [
         (' open=""', "code"),
         ("", "check"),
+        *[(' open=""', "code")] * 2,
     ]
 
 
@@ -490,7 +509,7 @@ def test_the_index_of_the_search_cannot_leave_its_script(tmp_path):
 
 
 def test_a_page_that_is_too_large_is_refused_and_the_old_site_stays(made, monkeypatch):
-    monkeypatch.setattr(frame, "LIMIT", 4000)
+    monkeypatch.setattr(frame, "LIMIT", 6000)
     monkeypatch.setattr(site, "LABS", made.parent / "labs")
     with pytest.raises(ValueError, match=r"01_first.html would have [\d,]+ bytes"):
         site.build(made.parent)
@@ -524,6 +543,106 @@ def test_second_readings_stand_beside_their_lecture_or_alone(tmp_path):
     assert other.select_one("h3 a")["href"] == "02_else.html" and broken_links(tmp_path / "site") == []
 
 
+# What stands beside the lectures
+
+
+@pytest.fixture
+def with_lab(tmp_path, monkeypatch):
+    """build() makes the site of a lecture and a lab whose solution is stored; ran(cells) keeps an executed copy of it."""
+    write(tmp_path / "labs" / "01_lab.ipynb", LAB)
+    write(tmp_path / "solutions" / "01_lab.ipynb", SOLUTION)
+    monkeypatch.setattr(site, "LABS", tmp_path / "labs")
+    monkeypatch.setattr(site, "SOLUTIONS", tmp_path / "solutions")
+    keep(tmp_path, [write(tmp_path / "01_first.ipynb", FIRST)])
+
+    def ran(cells: list[dict]) -> BeautifulSoup:
+        write(tmp_path / "beside" / "01_lab.ipynb", cells)
+        page = site.build(tmp_path).parent / "lab_01_lab.html"
+        return BeautifulSoup(page.read_text(), "html.parser")
+
+    return ran
+
+
+def test_a_lab_shows_the_pictures_of_a_finished_one_and_nothing_of_its_solution(with_lab):
+    page = with_lab(SOLUTION)
+    (picture,) = page.select("main img")
+    assert picture["src"].endswith(PIXEL) and picture["alt"] == "The bar is seven high."
+    assert page.find(id="picture-it").find("img") and "From a finished lab." in page.find(id="picture-it").get_text()
+    words = page.get_text()
+    assert "seven of seven" in words and "raise NotImplementedError('a lucky number')" in words
+    assert "those of a finished lab" in page.select_one("main > .note").get_text()
+    for secret in ("lucky = ", "range(4)", "SOLUTION", "return lucky", "told by", "a warning", "no more of it"):
+        assert secret not in words, secret
+
+
+@pytest.mark.parametrize("why", ["its code has changed since it ran", "one of its cells failed"])
+def test_a_lab_whose_solution_did_not_run_is_shown_as_it_is(with_lab, why):
+    changed = [*SOLUTION[:-1], code("asked", "print(other_words)")]
+    failed = [*SOLUTION[:-1], {**SOLUTION[-1], "outputs": [error("no luck")]}]
+    page = with_lab(changed if "changed" in why else failed)
+    assert page.select("main img, main .output") == [] and "finished lab" not in page.get_text()
+    assert "A lab, as students get it. " in page.get_text()
+
+
+def test_the_page_for_newcomers_shows_what_its_cells_print(tmp_path, monkeypatch):
+    cells = [
+        markdown("title", "# Start here\n\nSee [01](01_first.ipynb)."),
+        code("draw", "draw()", [stream("five of each"), shown(image_png=PIXEL)]),
+        markdown("reading", "Clothes, on black."),
+    ]
+    start = write(tmp_path / "start_here.ipynb", [cells[0], code("draw", "draw()"), cells[2]])
+    monkeypatch.setattr(site, "START", start)
+    first = [*FIRST, markdown("new", "[New here?](start_here.ipynb)")]
+    keep(tmp_path, [write(tmp_path / "01_first.ipynb", first)])
+    write(tmp_path / "beside" / "start_here.ipynb", cells)
+
+    def page() -> str:
+        return (site.build(tmp_path).parent / "start_here.html").read_text()
+
+    assert f'{PIXEL}" alt="Clothes, on black."' in page() and "<pre>five of each</pre>" in page()
+    assert "As it is stored" not in page() and "A small processor" in page()
+    write(start, [cells[0], code("draw", "draw(5)"), cells[2]])
+    assert PIXEL not in page() and "As it is stored, without what its cells print." in page()
+
+
+def test_a_false_belief_does_not_look_like_a_truth_also_when_its_proof_holds(tmp_path):
+    keep(tmp_path, [write(tmp_path / "01_first.ipynb", FIRST), write(tmp_path / "02_second.ipynb", SECOND)])
+    made = site.build(tmp_path).parent
+    first, second = (
+        BeautifulSoup((made / name).read_text(), "html.parser") for name in ("01_first.html", "02_second.html")
+    )
+    belief, truth, unproved = second.find(id="claim-2-1"), first.find(id="claim-1-1"), first.find(id="claim-1-2")
+    assert "verified" in belief["class"] and "verified" in truth["class"]
+    assert belief.select_one(".verdict").get_text().startswith("a false belief, put right · ✓ verified")
+    assert unproved.select_one(".verdict").get_text().startswith("a false belief · ○ not verified")
+    assert truth.select_one(".verdict").get_text().startswith("✓ verified")
+    style = (made / "site.css").read_text()
+    colours = dict(re.findall(r"--(\w+): light-dark\((#\w{6}, #\w{6})\)", style))
+    assert colours["belief"] not in [colours[name] for name in ("verified", "unverified", "failed", "link")]
+    papers = colours["paper"].split(", ")
+    assert min(contrast(*pair) for pair in zip(colours["belief"].split(", "), papers, strict=True)) > 4.5
+
+
+def test_the_index_says_what_it_is_and_under_which_licence(made, monkeypatch):
+    def index() -> BeautifulSoup:
+        return BeautifulSoup((site.build(made.parent).parent / "index.html").read_text(), "html.parser")
+
+    page = index()
+    described = page.find("meta", attrs={"name": "description"})["content"]
+    assert "every claim is proved" in described
+    assert page.find("meta", property="og:description")["content"] == described
+    assert page.find("meta", property="og:title")["content"] == "The Honest Training Loop"
+    (licence,) = [link for link in page.find_all("a") if "licence" in link.get_text()]
+    assert "Permission is hereby granted" in (made / licence["href"]).read_text()
+    known = frame.about()
+    assert known["repository"].startswith("https://") or not known["repository"]
+    monkeypatch.setattr(frame, "about", lambda: known | {"repository": "https://example.org/course"})
+    assert "https://example.org/course" in [link["href"] for link in index().find_all("a")]
+    lecture = BeautifulSoup((made / "01_first.html").read_text(), "html.parser")
+    assert lecture.find("meta", attrs={"name": "description"})["content"] == "What is 2 < 3?"
+    assert lecture.find("meta", property="og:title")["content"] == "01 · The first · The Honest Training Loop"
+
+
 # When it is made
 
 
@@ -545,12 +664,29 @@ def test_site_runs_the_lectures_first_only_where_it_must(tmp_path, monkeypatch, 
     path = write(tmp_path / "01_first.ipynb", FIRST)
     ran = []
     monkeypatch.setattr("utils.course.commands.find", lambda paths, lectures: [path])
-    monkeypatch.setattr("utils.course.commands.run", lambda paths, folder, timeout: ran.append(paths) or 1)
+    monkeypatch.setattr("utils.course.commands.run", lambda paths, folder, beside, timeout: ran.append(paths) or 1)
+    monkeypatch.setattr(site, "beside", list)
     assert main(["site", "--build", str(tmp_path)]) == 1 and ran == [[path]]
     assert "no ledger" in capsys.readouterr().err
     keep(tmp_path, [path])
     assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[path]]
     assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n"
+
+
+def test_site_runs_what_stands_beside_the_lectures_only_where_it_must(tmp_path, monkeypatch):
+    path, solution = write(tmp_path / "01_first.ipynb", FIRST), write(tmp_path / "solutions" / "01_lab.ipynb", SOLUTION)
+    ran = []
+    monkeypatch.setattr("utils.course.commands.find", lambda paths, lectures: [path])
+    monkeypatch.setattr("utils.course.commands.run_beside", lambda paths, folder, timeout: ran.append(paths) or 0)
+    monkeypatch.setattr(site, "beside", lambda: [solution])
+    keep(tmp_path, [path])
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]]
+    write(tmp_path / "beside" / "01_lab.ipynb", SOLUTION)
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]]
+    write(tmp_path / "beside" / "01_lab.ipynb", [*SOLUTION[:-1], {**SOLUTION[-1], "outputs": [error("no luck")]}])
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]] * 2, "what failed runs again"
+    write(solution, SOLUTION[:-1])
+    assert main(["site", "--build", str(tmp_path)]) == 0 and ran == [[solution]] * 3
 
 
 @pytest.mark.slow

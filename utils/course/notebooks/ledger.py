@@ -205,7 +205,7 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
 
 def summary(result: Result) -> str:
     """The result of one lecture in one line, printed when it ends."""
-    counts = [f"{result.count(VERIFIED)} of {len(result.verdicts)} claims verified"]
+    counts = [f"{result.count(VERIFIED)} of {len(result.verdicts)} claims verified" if result.verdicts else "executed"]
     counts += [f"{n} {status}" for status in (UNVERIFIED, FAILED) if (n := result.count(status))]
     broken = f", {len(result.broken)} broken cells" if result.broken else ""
     return f"{'✗' if result.red else '✓'} {_label(result)}: {', '.join(counts)}{broken}, {result.seconds:.1f} s"

@@ -13,6 +13,7 @@ SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
 CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\s*")
+BESIDE = "beside"  # the folder of a run for executed notebooks that are no lectures: start_here, and solutions of labs
 DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
 
 
@@ -94,7 +95,7 @@ def label_of(name: str) -> str:
 
 
 def runs_with_lectures(path: Path) -> bool:
-    """Whether `make run` executes a notebook: all of them but the calculators and start_here."""
+    """Whether a notebook has its place in the ledger: all of them but the calculators and start_here."""
     return is_lecture(path) or path.stem == SHEET
 
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from utils.course import ROOT
 from utils.course.mutation.mutants import is_calculator
-from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import SHEET, Lecture, label_of, read
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, trouble
+from utils.course.notebooks.notebook import BESIDE, SHEET, Lecture, label_of, read
 from utils.course.parallel import in_forks
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.course.site import calculators, frame, prose, search
-from utils.course.site.lecture import CLASSES, MARKS, anchor_of, render, verdict_line
+from utils.course.site.finished_lab import finished
+from utils.course.site.lecture import BELIEFS, CLASSES, MARKS, anchor_of, render, verdict_line
 from utils.figures.numbers import duration
 
-LABS, START = ROOT / "labs", ROOT / "notebooks" / "start_here.ipynb"
+LABS, SOLUTIONS, START = ROOT / "labs", ROOT / "solutions", ROOT / "notebooks" / "start_here.ipynb"
 HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of claim HOOKED
 HOOKED = "7.1"
 SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
 START_PAGE = "start_here.html"
 ASKED = re.compile(r"(\*\*The question[:.]\*\*|It answers:)\s*")
-BELIEFS = ("Folklore", "Misconception")
 QUOTED = r'"(?:[^"`]|`[^`]*`)+"'
 # A false belief: an optional question in italics, one or two quotations, and optionally the rest of their sentence.
 TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(?:[,:].*?\.(?=\s+[A-Z]))?)\s*(.*)')
@@ -33,10 +33,11 @@ TOLD = re.compile(rf'((?:\*[^"*]+\*\s*)?{QUOTED}(?: And: {QUOTED})?(?=[ (,:]|$)(
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one run: its header and its lectures in order."""
+    """The results of one run: its header, its lectures in order, and the executed notebooks beside them by name."""
 
     header: dict
     shown: tuple["Shown", ...]
+    beside: dict[str, Lecture]
 
     @cached_property
     def where(self) -> dict[str, str]:
@@ -131,6 +132,20 @@ def stale(folder: Path, notebooks: list[Path]) -> str:
     return ""
 
 
+def beside() -> list[Path]:
+    """The notebooks that the site shows beside the lectures: start_here, and the labs by what their solutions show."""
+    return [START, *sorted(SOLUTIONS.glob("*.ipynb"))]
+
+
+def executed_beside(folder: Path, notebook: Path) -> Lecture | None:
+    """The executed copy of a notebook beside the lectures; None if it has not run, has changed since, or failed."""
+    path = folder / BESIDE / notebook.name
+    if not (path.exists() and notebook.exists() and _cells(path) == _cells(notebook)):
+        return None
+    executed = _as_written(read(path))
+    return None if any(trouble(cell) for cell in executed.code if cell.source.strip()) else executed
+
+
 def _cells(path: Path) -> list[tuple[str, str]]:
     """(id, source) of each cell of the lecture as it was written."""
     return [(cell.id, cell.source) for cell in _as_written(read(path)).cells]
@@ -154,7 +169,8 @@ def read_run(folder: Path, store: Path = STORE) -> Run:
         rows = {row["id"]: row for row in ledger["claims"] if row["lecture"] == line["lecture"]}
         seen = status(_as_written(executed), kept) if executed else {}
         shown.append(Shown(line, rows, executed, seen))
-    return Run(ledger["run"], tuple(shown))
+    others = {path.stem: executed for path in beside() if (executed := executed_beside(folder, path))}
+    return Run(ledger["run"], tuple(shown), others)
 
 
 def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
@@ -245,10 +261,19 @@ def _write_lecture(each: Shown, folder: Path, run: Run, links: dict[str, str], s
 
 
 def _write_stored(path: Path, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:
-    """Write the page of a notebook as it is stored, without outputs; returns what of it can be searched."""
-    book, page = read(path), _page_of(path)
+    """Write the page of a notebook beside the lectures; returns what of it can be searched.
+
+    Where it was executed the page shows what came of that, of a lab what its solution shows in the cells that are given.
+    """
+    book, page, executed = read(path), _page_of(path), run.beside.get(path.stem)
+    if executed and path == START:
+        book = executed
+    elif executed:
+        book = finished(book, executed)
+    shows = any(cell.raw.get("outputs") for cell in book.code)
     body = render(book, {}, run.where, links, {})
-    context = {"title": book.title, "body": body, "file": f"{path.parent.name}/{path.name}", "is_lab": path != START}
+    about = {"file": f"{path.parent.name}/{path.name}", "is_lab": path != START, "shows": shows}
+    context = {"title": book.title, "body": body, **about}
     frame.write(folder / page, "stored", context | shared | _around(shared["menu"], page))
     return page, prose.plain(prose.sentence(book.title)), body.texts
 

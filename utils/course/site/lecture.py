@@ -19,10 +19,12 @@ from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
 from utils.course.notebooks.tidy import CHECK, COLAB, POINTS
 from utils.course.receipts.receipts import STALE
 from utils.course.site import prose
+from utils.course.site.finished_lab import FINISHED
 from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", COLAB, POINTS)  # cells that say nothing about the subject: folded
+BELIEFS = ("Folklore", "Misconception")  # the kinds of claims that say what is false, and then what holds
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
 CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed", STALE: "unverified"}
 
@@ -131,6 +133,7 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
             course |= {"role": "helper", "label": label, "folded": set_up or check}
         if any("image/" in kind for output in cell.get("outputs", []) for kind in output.get("data", {})):
             course["words"] = _words(after.source) if after is not None and after.kind == "markdown" else "a picture"
+        course["finished"] = raw.raw.get("metadata", {}).get(FINISHED, False)
         cell.metadata["course"] = course
 
 
@@ -152,6 +155,8 @@ def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
     course = {"anchor": anchor_of(claim.number), "role": f"claim {claim.kind.lower()}"}
     if row is None:
         return course
+    if claim.kind in BELIEFS:
+        course["belief"] = "a false belief, put right" if row["status"] == VERIFIED else "a false belief"
     saw = row["reason"] if row["status"] == FAILED and "\n" in row["reason"] else ""
     elsewhere = [(CLASSES.get(there.status, "verified"), there.words) for there in seen]
     return course | {"status": CLASSES[row["status"]], "verdict": verdict_line(row), "elsewhere": elsewhere, "saw": saw}

@@ -89,8 +89,9 @@ SECOND = [
 ]
 LAB = [
     markdown("title", "# Lab 01 · A `lab_of` ours\n\nSee [the lecture](../notebooks/01_first.ipynb).\n\n## Do it"),
+    code("checks", "%%checks\n# %% it\nexpect_equal(ask('it()'), 7)"),
     code("code-it", "def it():\n    raise NotImplementedError('a lucky number')"),
-    code("check-it", "%%check it\nexpect_equal(ask('it()'), 7)"),
+    code("check-it", 'progress.check("it")'),
     code("picture-it", "%%needs it\ndraw(it())"),
     markdown("reading-it", "The bar is seven high."),
     code("changed", "print('as students get it')"),
@@ -106,7 +107,7 @@ SOLUTION = [
         stream("seven of seven\n"), shown(image_png=PIXEL, text_plain="<Figure>"), stream(f"def it():\n{SOLVED}\n"),
         {"output_type": "stream", "name": "stderr", "text": "a warning with code"},
     ]),
-    LAB[4],
+    LAB[5],
     code("changed", "print(lucky)", [stream("told by a cell of its own")]),
     code("asked", "print(words)", [stream("1, no more of it, they say")]),
 ]  # fmt: skip
@@ -427,12 +428,11 @@ def test_pictures_are_stored_with_short_numbers(tmp_path):
     assert '"M 1.23 -1.00 L 20.5 3"/><text>0.001<' in base64.b64decode(found).decode()
 
 
-def test_a_labs_checks_are_folded_and_the_students_cells_are_not(made):
+def test_what_a_labs_checks_ask_is_folded_and_the_students_cells_are_not(made):
     lab = (made / "lab_01_lab.html").read_text()
-    assert re.findall(r'<details class="source"( open="")?><summary>(\w+)</summary>', lab) == [
-        (' open=""', "code"),
-        ("", "check"),
-        *[(' open=""', "code")] * 2,
+    assert re.findall(r'<details class="source"( open="")?><summary>([\w-]+)</summary>', lab) == [
+        ("", "set-up"),
+        *[(' open=""', "code")] * 4,
     ]
 
 

@@ -16,14 +16,14 @@ from utils.course.mutation.mutants import is_calculator, is_picture
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
 from utils.course.notebooks.notebook import SIGNS, Lecture, plain_claim
-from utils.course.notebooks.tidy import CHECK, COLAB, POINTS
+from utils.course.notebooks.tidy import CHECKS, COLAB, POINTS
 from utils.course.receipts.receipts import STALE
 from utils.course.site import prose
 from utils.course.site.finished_lab import FINISHED
 from utils.figures.style import short_numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-SET_UP = ("parameters", "setup", COLAB, POINTS)  # cells that say nothing about the subject: folded
+SET_UP = ("parameters", "setup", COLAB, POINTS, CHECKS)  # cells that say nothing about the subject: folded
 BELIEFS = ("Folklore", "Misconception")  # the kinds of claims that say what is false, and then what holds
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
 CLASSES = {VERIFIED: "verified", UNVERIFIED: "unverified", FAILED: "failed", STALE: "unverified"}
@@ -128,9 +128,8 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
         elif raw.kind == "code" and is_picture(raw):
             course |= {"role": "picture", "label": "the picture's code", "folded": True}
         elif raw.kind == "code":
-            set_up, check = raw.id in SET_UP, raw.id.startswith(CHECK)  # the second: of a lab
-            label = "set-up" if set_up else "check" if check else "code"
-            course |= {"role": "helper", "label": label, "folded": set_up or check}
+            set_up = raw.id in SET_UP
+            course |= {"role": "helper", "label": "set-up" if set_up else "code", "folded": set_up}
         if any("image/" in kind for output in cell.get("outputs", []) for kind in output.get("data", {})):
             course["words"] = _words(after.source) if after is not None and after.kind == "markdown" else "a picture"
         course["finished"] = raw.raw.get("metadata", {}).get(FINISHED, False)

@@ -74,7 +74,8 @@ tidy: $(READY)           ## stable cell ids, no outputs, one format
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 $(READY): requirements.txt pyproject.toml
-	$(PYTHON) -c "import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else 'Python 3.11 to 3.13 is needed, this is ' + sys.version.split()[0] + ': call make PYTHON=python3.12, say')"
+	@$(PYTHON) -c "import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else 'This is Python ' + sys.version.split()[0] + ', and the course is tested with 3.11 to 3.13: call make PYTHON=python3.12, say')"
+	@echo "Once: pip installs PyTorch, JupyterLab and the rest into .venv. This takes a few minutes, 2 GB of disk, 7 with CUDA."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
-	touch $@
+	$(BIN)/python -m pip install --disable-pip-version-check -e .
+	@touch $@

@@ -20,8 +20,11 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.paths import ROOT
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from utils import __main__ as commands
+from utils.colab import TESTED, pins_of
 from utils.course import __main__ as course
 from utils.course.notebooks.colab_links import BADGE
 from utils.course.notebooks.length import STEP, length
@@ -48,6 +51,8 @@ def readmes() -> list[Path]:
 READMES = {str(path.relative_to(ROOT)): path for path in readmes()}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in READMES.items()}
 README = TEXTS["README.md"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+BIN = re.search(r"^BIN := (.+)$", MAKEFILE, re.M)[1]
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -161,9 +166,13 @@ def check(line: str, folder: Path) -> None:
             wheels.mkdir(parents=True)
             (wheels / "requirements.txt").touch()
             asked([PYTHON, "-m", "pip", *rest, "--dry-run"], folder)
+        case ["python3", "-m", "venv", made, "&&", program, *rest]:
+            assert (made, program) == (str(Path(BIN).parent), f"{BIN}/pip")
+            check(shlex.join(["pip", *rest]), folder)
         case ["source", script]:  # of the environment that make sets up
-            folder_of_make = re.search(r"^BIN := (.+)$", (ROOT / "Makefile").read_text(), re.M)[1]
-            assert script == f"{folder_of_make}/activate"
+            assert script == f"{BIN}/activate"
+        case ["jupyter", "lab"]:
+            asked([PYTHON, "-m", "jupyter", "lab", "--version"])
         case ["papermill", notebook, *_]:
             assert (ROOT / notebook).exists()
         case ["pytest" | "pip", *rest]:
@@ -428,7 +437,36 @@ def test_every_module_is_named_once_in_the_row_of_its_room(name, folder):
     assert {f"{room}/" for room, _ in rows if room} == {n for n in modules_in(ROOT / folder) if n.endswith("/")}
 
 
-# Licence and citation
+def test_each_readme_names_the_versions_of_torch_that_the_course_is_tested_with():
+    named = {name: re.findall(r"torch (2\.\d+) to (2\.\d+)", text) for name, text in TEXTS.items()}
+    assert named["utils/course/README.md"] and named["utils/loop/README.md"]
+    assert {pair for pairs in named.values() for pair in pairs} == {(TESTED[0], TESTED[-1])}
+
+
+# The package
+
+
+def test_the_package_needs_what_the_requirements_pin(tmp_path):
+    for name in ("pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    said = asked([PYTHON, "-c", "from setuptools.build_meta import *; prepare_metadata_for_build_wheel('.')"], tmp_path)
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    needs = {Requirement(text) for text in re.findall(r"^Requires-Dist: (.+)$", metadata.read_text(), re.M)}
+    pins = pins_of((ROOT / "requirements.txt").read_text())
+    assert needs == {Requirement(f"{name}=={version}") for name, version in pins.items()}, said
+
+
+def test_the_package_the_makefile_and_the_readme_name_the_same_pythons():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    allowed = SpecifierSet(project["requires-python"])
+    minors = [minor for minor in range(30) if f"3.{minor}.0" in allowed]
+    of_make = re.search(r"\(3, (\d+)\) <= sys\.version_info\[:2\] <= \(3, (\d+)\)", MAKEFILE)
+    of_readme = re.search(r"Python 3\.(\d+) to 3\.(\d+)", README)
+    assert (
+        [minors[0], minors[-1]]
+        == [int(text) for text in of_make.groups()]
+        == [int(text) for text in of_readme.groups()]
+    )
 
 
 def test_licence_and_citation_agree_with_the_package():

@@ -27,8 +27,10 @@ from utils.figures.numbers import byte_size, duration, prefixed, short_count
 from utils.napkin import answers, papers, step_answers
 
 OWN = "your own"
-A100, H100, H200, B200, RTX_4090, RYZEN = (processor.name for processor in PROCESSORS)
-RTX_4060 = "NVIDIA GeForce RTX 4060"
+FULL_NAMES = {answers.short_name(each.name): each.name for each in (*PROCESSORS, *OTHER_GPUS)}
+A100, H100, H200, B200, RTX_4090, RTX_4060, RYZEN = (
+    FULL_NAMES[short] for short in ("A100", "H100", "H200", "B200", "RTX 4090", "RTX 4060", "Ryzen 7 7840U")
+)
 NOTE = "Run this cell in JupyterLab or Colab to set it yourself."
 
 

@@ -4,9 +4,11 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from collections import Counter
 
 import pytest
+from helpers.paths import ROOT
 
 from utils.course.site import calculators as site
 from utils.course.site.frame import STATIC
@@ -91,8 +93,7 @@ def in_python(name: str, inputs: dict) -> list[str]:
 
 
 def in_javascript(folder, asked: list[tuple[str, dict]]) -> list[list[str]]:
-    """The words of the scripts of a page."""
-    site.write_data(folder / site.SCRIPTS[0])
+    """The words of the scripts of a page, whose data lie in `folder`."""
     command = [NODE, "-e", RUNNER, str(folder / site.SCRIPTS[0]), str(STATIC / site.SCRIPTS[1])]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -102,6 +103,7 @@ def in_javascript(folder, asked: list[tuple[str, dict]]) -> list[list[str]]:
 @needs_node
 def test_both_languages_say_the_same(tmp_path):
     asked = cases()
+    site.write_data(tmp_path / site.SCRIPTS[0])
     said = in_javascript(tmp_path, asked)
     differ = [(*case, python, js) for case, js in zip(asked, said, strict=True) if js != (python := in_python(*case))]
     assert differ[:3] == []
@@ -109,3 +111,46 @@ def test_both_languages_say_the_same(tmp_path):
         name for (name, _), words in zip(asked, said, strict=True) if not words[0].startswith("No answer")
     )
     assert answered.keys() == CALCULATORS.keys() and min(answered.values()) > 50
+
+
+WITH_ONE_MORE_GPU = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+
+from utils import facts
+
+more = replace(facts.find_processor("NVIDIA H200"), name="NVIDIA X1", bandwidth=9e12, memory=300 * 10**9)
+facts.PROCESSORS = (more, *facts.PROCESSORS)
+
+from utils.course.site import calculators as site
+from utils.napkin.calculators import CALCULATORS
+
+site.write_data(Path(sys.argv[1]))
+told = []
+for name, spec in CALCULATORS.items():
+    for inputs in spec.presets.values():
+        told.append((name, inputs, spec.answer(**inputs).words))
+        for choice in spec.inputs:
+            if choice.name == "gpu":
+                answer = spec.answer(**inputs | {"gpu": choice.options["X1"]})
+                assert spec.draw(answer)
+                told.append((name, inputs | {"gpu": more.name}, answer.words))
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+@needs_node
+def test_a_gpu_that_is_added_to_the_facts_answers_in_both_languages_and_renames_no_other(tmp_path):
+    """It comes first in the table, so that every other changes its place."""
+    command = [sys.executable, "-c", WITH_ONE_MORE_GPU, str(tmp_path / site.SCRIPTS[0])]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    said = in_javascript(tmp_path, [(name, inputs) for name, inputs, _ in told])
+    assert said == [words for *_, words in told]
+    with_it = [inputs for _, inputs, _ in told if inputs.get("gpu") == "NVIDIA X1"]
+    without = [inputs for _, inputs, _ in told if inputs not in with_it]
+    assert len(with_it) > 15 and all("X1" not in json.dumps(inputs) for inputs in without)
+    assert without == [inputs for spec in CALCULATORS.values() for inputs in spec.presets.values()]

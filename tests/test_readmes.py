@@ -422,12 +422,6 @@ def modules_in(folder: Path) -> set[str]:
     return ({path.stem for path in folder.glob("*.py")} | packages) - {"__init__"}
 
 
-def test_the_readmes_map_names_every_room_and_every_file_of_the_package():
-    shown = section("README.md", "The map")
-    rooms, files = re.findall(r"`utils/(\w+/)`", shown), re.findall(r"`utils/(\w+)\.py`", shown)
-    assert sorted(rooms + files) == sorted(modules_in(ROOT / "utils"))
-
-
 @pytest.mark.parametrize(("name", "folder"), [("utils/README.md", "utils"), ("utils/course/README.md", "utils/course")])
 def test_every_module_is_named_once_in_the_row_of_its_room(name, folder):
     rows = re.findall(r"^\| (?:\[?`(\w+)/`|here)[^|]*\| (.*) \|$", TEXTS[name], re.MULTILINE)

@@ -83,7 +83,11 @@ def test_the_readme_is_short():
 
 
 COMMANDS = [
-    (name, line) for name in READMES for block in blocks(name, "bash") for line in block.splitlines() if line.strip()
+    (name, line.removeprefix(f"{BIN}/"))
+    for name in READMES
+    for block in blocks(name, "bash")
+    for line in block.splitlines()
+    if line.strip()
 ]
 RUN = (  # the others are parsed, or asked for their help
     *("mkdir ", "torchrun ", "papermill ", "pytest --nbmake notebooks/", "python -m utils train "),

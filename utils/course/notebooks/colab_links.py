@@ -73,12 +73,12 @@ if "google.colab" in sys.modules:
 
     prepare("{path}")
 elif not (find_spec("utils") and find_spec("utils.colab")):
-    error = RuntimeError(
+    no_course = RuntimeError(
         "This notebook needs the rest of its course, which this Python does not have: in the course's folder call "
         "`make lab` and open it there, or `pip install -e .` with this Python, and restart the kernel."
     )
-    error._render_traceback_ = lambda: [str(error)]  # the sentence without a traceback
-    raise error'''
+    no_course._render_traceback_ = lambda: [str(no_course)]  # the sentence without a traceback
+    raise no_course'''
 
 
 def address_of(root: Path = ROOT) -> str:
@@ -111,7 +111,7 @@ def colab_address(path: str, address: str, branch: str = "main") -> str:
 def links_for_colab(text: str, path: str, address: str) -> str:
     """The text of the notebook `path` of the repository, JSON or Markdown, with links that land in Colab.
 
-    Colab opens a notebook alone and calls a cell #scrollTo=NAME: links to others become whole addresses, of BRANCH for
+    Colab opens a notebook no_course and calls a cell #scrollTo=NAME: links to others become whole addresses, of BRANCH for
     notebooks and of main for other files. (JupyterLab calls it #cell-id=NAME; no link serves both.)
     """
 

@@ -584,6 +584,17 @@ def test_a_lab_whose_solution_did_not_run_is_shown_as_it_is(with_lab, why):
     assert "A lab, as students get it. " in page.get_text()
 
 
+def test_a_picture_before_a_heading_is_described_by_what_was_said_before_it(tmp_path):
+    more = [
+        markdown("intro", "A first paragraph.\n\nHere are *five* of each kind."),
+        code("draw", "draw()", [shown(image_png=PIXEL)]),
+        markdown("part", "## Another part\n\nOf something else."),
+    ]
+    keep(tmp_path, [write(tmp_path / "02_second.ipynb", [*SECOND, *more])])
+    page = BeautifulSoup((site.build(tmp_path).parent / "02_second.html").read_text(), "html.parser")
+    assert [picture["alt"] for picture in page.select("main img")] == ["Here are five of each kind."]
+
+
 def test_the_page_for_newcomers_shows_what_its_cells_print(tmp_path, monkeypatch):
     cells = [
         markdown("title", "# Start here\n\nSee [01](01_first.ipynb)."),

@@ -115,6 +115,7 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
     """Tell the template of each cell what it is: claim, proof, picture, other code, or prose."""
     claims = {claim.cell.index: claim for claim in lecture.claims}
     proofs = {claim.proof.index: claim for claim in lecture.claims if claim.proof}
+    said = ""  # the last paragraph so far
     for cell, raw, after in zip(book.cells, lecture.cells, [*lecture.cells[1:], None], strict=True):
         course = {"anchor": raw.id or f"cell-{raw.index}", "role": "prose", "status": ""}
         if raw.index in claims:
@@ -131,7 +132,10 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
             set_up = raw.id in SET_UP
             course |= {"role": "helper", "label": "set-up" if set_up else "code", "folded": set_up}
         if any("image/" in kind for output in cell.get("outputs", []) for kind in output.get("data", {})):
-            course["words"] = _words(after.source) if after is not None and after.kind == "markdown" else "a picture"
+            described = after is not None and after.kind == "markdown" and not after.source.startswith("#")
+            course["words"] = _words(after.source.strip().split("\n\n")[0] if described else said) or "a picture"
+        if raw.kind == "markdown":
+            said = raw.source.strip().split("\n\n")[-1]
         course["finished"] = raw.raw.get("metadata", {}).get(FINISHED, False)
         cell.metadata["course"] = course
 
@@ -161,9 +165,9 @@ def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
     return course | {"status": CLASSES[row["status"]], "verdict": verdict_line(row), "elsewhere": elsewhere, "saw": saw}
 
 
-def _words(source: str) -> str:
-    """The description of a picture for readers who cannot see it: the first paragraph after it."""
-    return prose.plain(prose.clean(prose.markdown(source.strip().split("\n\n")[0])))
+def _words(paragraph: str) -> str:
+    """The description of a picture for readers who cannot see it: the paragraph after it, or before it if none follows."""
+    return prose.plain(prose.clean(prose.markdown(paragraph)))
 
 
 def _read(course: dict, contents: list, texts: list) -> None:

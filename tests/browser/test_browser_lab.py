@@ -78,6 +78,31 @@ def test_run_all_of_a_lab_goes_on_behind_a_wrong_answer_and_a_typo(lab, page):
     assert "Task 2: 0 of 2   wrong\nTask 3: 0 of 2   open\n" in "".join(done["cells"][-1]["outputs"][0]["text"])
 
 
+def in_sight(page, claim: str):
+    """The claim's cell, once it is where one looks."""
+    cell = page.locator(".jp-Notebook .jp-MarkdownCell:visible").filter(has_text=claim).first
+    page.wait_for_function(
+        """claim => [...document.querySelectorAll('.jp-Notebook .jp-MarkdownCell')].some(cell => {
+            const {top, bottom} = cell.getBoundingClientRect();
+            return cell.innerText.includes(claim) && bottom > 100 && top < window.innerHeight - 50 && bottom > top;
+        })""",
+        arg=claim,
+    )
+    return cell
+
+
+@pytest.mark.parametrize(("notebook", "link"), [("notebooks/cheat_sheet", "1.10"), ("notebooks/07_", "7.22")])
+def test_a_link_to_a_claim_lands_on_it(lab, page, notebook, link):
+    """In another notebook, and further up or down in the same one."""
+    (notebook,) = [name for name in NOTEBOOKS if name.startswith(notebook)]
+    with lab.opened(page, notebook):
+        place = page.locator(f".jp-RenderedMarkdown a[href$='#cell-id=claim-{link.replace('.', '-')}']").first
+        place.scroll_into_view_if_needed()
+        place.click()
+        assert in_sight(page, f" {link}.").count() == 1
+    assert page.watch.problems == []
+
+
 def test_a_check_is_run_by_mouse_and_unfolds_nothing(lab, page):
     notebook = "labs/04_micrograd_and_numpy.ipynb"
     line = page.locator(".jp-Notebook .jp-CodeCell").filter(has_text='progress.check("value")').first

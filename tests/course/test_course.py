@@ -361,9 +361,9 @@ def test_the_hash_of_a_proof_is_the_hash_of_what_it_says():
     ("written", "shown"),
     [
         ("**Claim 1.2.** One\nand two.\n\nMore.", "> ◆ **Claim 1.2.** One\n> and two.\n\nMore."),
-        ('**Folklore 1.2.** "One."\n\nMore.\n\nAnd more.', '> ✗ **Folklore 1.2.** "One."\n\nMore.\n\nAnd more.'),
+        ('**Folklore 1.2.** "One."\n\nMore.\n\nAnd more.', '> ✗ ***Folklore 1.2.*** "One."\n\nMore.\n\nAnd more.'),
         ("> ✗ **Claim 1.2.** It was folklore.", "> ◆ **Claim 1.2.** It was folklore."),
-        ("> ◆ **Misconception 1.2.** One\nand two.", "> ✗ **Misconception 1.2.** One\n> and two."),
+        ("> ◆ **Misconception 1.2.** One\nand two.", "> ✗ ***Misconception 1.2.*** One\n> and two."),
     ],
 )
 def test_a_claim_is_set_apart_and_reads_the_same(tmp_path, written, shown):

@@ -12,7 +12,7 @@ CAPSTONE = "capstone"  # the notebook after the last lecture, whose claims are C
 SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
-CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\s*")
+CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*\*?({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\*?\s*")
 BESIDE = "beside"  # the folder of a run for executed notebooks that are no lectures: start_here, and solutions of labs
 DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
 
@@ -139,14 +139,19 @@ def plain_claim(source: str) -> str:
     """The source of a claim's cell without what makes its sentence a callout."""
     sentence, gap, rest = source.partition("\n\n")
     lines = [line.removeprefix(">").removeprefix(" ") for line in sentence.splitlines()]
-    lines[0] = re.sub(r"^[^*]*", "", lines[0])
+    lines[0] = re.sub(r"^[^*]*\*\*\*?(.+?)\*\*\*?", r"**\1**", lines[0])
     return "\n".join(lines) + gap + rest
 
 
 def callout(source: str) -> str:
-    """The source of a claim's cell with its first paragraph, the claim, as a quotation: any viewer sets that apart."""
+    """The source of a claim's cell with its first paragraph, the claim, as a quotation: any viewer sets that apart.
+
+    The head of what is false is in italics too: it looks different in every viewer, and `make lab` gives it a colour.
+    """
     sentence, gap, rest = plain_claim(source).partition("\n\n")
     sign = SIGNS[CLAIM.match(sentence)[1]]
+    if sign == SIGNS["Folklore"]:
+        sentence = re.sub(r"^\*\*(.+?)\*\*", r"***\1***", sentence)
     return "\n".join(f"> {line}" for line in f"{sign} {sentence}".splitlines()) + gap + rest
 
 

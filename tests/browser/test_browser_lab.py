@@ -117,5 +117,9 @@ def test_a_check_is_run_by_mouse_and_unfolds_nothing(lab, page):
     assert page.watch.problems == []
 
 
+def test_it_starts_without_a_warning(lab):
+    assert [line for line in (lab.home / "lab.log").read_text().splitlines() if "UserWarning" in line] == []
+
+
 def test_nothing_is_written_into_the_tree(lab):
     assert lab.home not in ROOT.parents and not lab.home.is_relative_to(ROOT)

@@ -12,7 +12,9 @@ CAPSTONE = "capstone"  # the notebook after the last lecture, whose claims are C
 SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
-CLAIM = re.compile(rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*\*?({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\*?\s*")
+CLAIM = re.compile(
+    rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*\*?({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\*?\s*"
+)
 BESIDE = "beside"  # the folder of a run for executed notebooks that are no lectures: start_here, and solutions of labs
 DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
 

@@ -314,7 +314,7 @@ def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     green, red = done.stdout.split("BEFORE THE LAST\n")
     assert "Error" not in green and belief in red, done.stdout + done.stderr
     (message,) = blocks("README.md", "text")
-    assert message.strip() == re.sub(r"\x1b\[\d*m", "", red).strip()
+    assert message.strip() == re.sub(r"\x1b\[[\d;]*m", "", red).strip()
 
 
 # Numbers

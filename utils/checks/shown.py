@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 MARK = "✓"
-GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
+GREEN, RED, PLAIN = "\x1b[32m", "\x1b[1;31m", "\x1b[0m"
 WIDTH = 100  # of a line, in characters that one sees
 NUMBER = len("10.123  ")  # the longest number of a claim, and its blanks
 NAME = 32  # the longest source of one side that is shown beside its value

@@ -103,7 +103,7 @@ def is_starter(raw: bytes, lab: Lab) -> bool:
         return all(
             {source_hash(source), source_hash(source.partition("\n")[2])} & given
             for source in others
-            if source.strip() and not source.startswith(OF_STARTERS)
+            if source.strip() and not source.startswith(OF_STARTERS) and not is_of_the_checks(source)
         )
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return False

@@ -20,7 +20,11 @@ from utils.course.receipts import wheels as course_wheels
 from utils.course.receipts.receipt_run import notebooks
 from utils.course.receipts.wheels import THERE, WANTED, find_python, pins, wheels
 
-SELDOM = {"distributed", "pyseccomp", "jupyter-server"}  # for `grade`, which says so where one is missing; for JupyterLab
+SELDOM = {
+    "distributed",
+    "pyseccomp",
+    "jupyter-server",
+}  # for `grade`, which says so where one is missing; for JupyterLab
 
 
 def imported() -> set[str]:

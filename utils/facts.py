@@ -1,8 +1,10 @@
-"""Numbers from outside this course, each with its source: data files, peaks of processors, sizes of models."""
+"""From outside this course, each number with its source: data files, peaks of processors, sizes of models."""
 
 from dataclasses import dataclass
 
 CACHE_NAME = "honest-training-loop"  # of the folder, in the user's cache, that keeps what was downloaded
+# Of torch.testing and numpy.testing: to call one is to assert.
+ASSERT_FUNCTIONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 
 
 @dataclass(frozen=True)

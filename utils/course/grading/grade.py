@@ -43,7 +43,7 @@ from utils.facts import CACHE_NAME
 CLUSTER_SECONDS = 10
 CHECKING = ("ask", "plain_values", "ring", "silent_bugs", "torch_calls")  # of utils/lab, what checks call
 GRACE = 10.0  # seconds for a judge to report its results after the time limit
-ENGINE = (
+GRADING_MODULES = (
     "sandbox",
     "system_calls",
     "worker",
@@ -485,7 +485,7 @@ def checks_digest(lab: Lab) -> str:
     for cell in lab.others:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
-        *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
+        *(Path(__file__).with_name(f"{name}.py") for name in GRADING_MODULES),
         *(ROOT / "utils" / "lab" / f"{name}.py" for name in CHECKING),
     ]:
         digest.update(path.read_bytes())

@@ -261,6 +261,8 @@ def test_geforce_peaks_are_the_printed_ones():
             assert facts.peak_flops(f"NVIDIA GeForce RTX {model}", precision) == pytest.approx(
                 printed * 1e12, rel=0.006
             )
+        has_fp8 = "fp8" in facts.find_processor(f"NVIDIA GeForce RTX {model}").flops
+        assert has_fp8 == (len(peaks) == 3), model
 
 
 def test_other_gpus_have_the_peaks_of_their_data_sheets():

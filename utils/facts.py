@@ -1,8 +1,10 @@
-"""Numbers from outside this course, each with its source: data files, peaks of processors, sizes of models."""
+"""From outside this course, each number with its source: data files, peaks of processors, sizes of models."""
 
 from dataclasses import dataclass
 
 CACHE_NAME = "honest-training-loop"  # of the folder, in the user's cache, that keeps what was downloaded
+# Of torch.testing and numpy.testing: to call one is to assert.
+ASSERT_FUNCTIONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 
 
 @dataclass(frozen=True)
@@ -183,11 +185,12 @@ def _geforce(model: str, cores: int, gigahertz: float, gigabytes_per_second: flo
     bf16 and fp16 twice and fp8 four times as fast with sums in fp32, which is what torch's matmul does; fp64 a 64th. No fp8
     before the 40 series.
     """
+    series = int(model[0])  # 3: the 30 series
     fp32 = 2 * cores * gigahertz * GIGA
     flops = {"fp64": fp32 / 64, "fp32": fp32, "tf32": fp32, "bf16": 2 * fp32, "fp16": 2 * fp32}
     return Processor(
         f"NVIDIA GeForce RTX {model}",
-        flops if model < "40" else flops | {"fp8": 4 * fp32},
+        flops if series < 4 else flops | {"fp8": 4 * fp32},
         gigabytes_per_second * GIGA,
         gigabytes * GIGA,
         f"NVIDIA's product page of the GeForce RTX {model}: cores, boost clock, memory and its bandwidth; the peaks derived",

@@ -62,6 +62,17 @@ def test_both_sides_are_shown(shell, capsys, source, line):
     assert shown(shell, capsys, source) == line
 
 
+@pytest.mark.parametrize("sign", ["==", "!=", "<", "<=", ">", ">=", "is", "is not", "in", "not in"])
+def test_an_assert_holds_where_it_does_without_the_lines(shell, sign):
+    """The comparison runs in a function of its own here. copy: equal to longer, and another object."""
+    names = {"short": "a", "longer": "ab", "copy": "".join(["a", "b"])}
+    shell.push(names)
+    for left in names:
+        for right in names:
+            comparison = f"{left} {sign} {right}"
+            assert shell.run_cell(f"assert {comparison}").success == eval(comparison, names.copy()), comparison
+
+
 def test_a_cell_that_fails_shows_its_error_alone(shell, capsys):
     failed = shell.run_cell("assert 1 == 1\nx = 2\nassert x == 3")
     assert str(failed.error_in_exec) == "claimed:  x == 3\nmeasured: 2"

@@ -10,7 +10,7 @@ from test_course import claim, code, trial
 
 from utils.course.__main__ import main
 from utils.course.mutation.strength import code_hash
-from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, Result, Verdict
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, LectureResult, Verdict
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts import provenance
 from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
@@ -288,7 +288,7 @@ def test_a_receipt_holds_no_path_of_its_machine(tmp_path):
     lecture = read(trial(tmp_path, claim(1, "assert 1")))
     reason = "OSError: '/opt/here/bin/python3' and 3/4 of https://a.org/b/c"
     told = Verdict(lecture.claims[0], lecture.name, FAILED, reason, 0.0)
-    [row] = lecture_entry(lecture, Result(lecture.name, "Trial", (told,), (), 1.0))["claims"]
+    [row] = lecture_entry(lecture, LectureResult(lecture.name, "Trial", (told,), (), 1.0))["claims"]
     assert row["reason"] == "OSError: '…/python3' and 3/4 of https://a.org/b/c"
 
 

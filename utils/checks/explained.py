@@ -17,7 +17,6 @@ from utils.checks.shown import (
     CLAIMED,
     PLAIN,
     RED,
-    SIGNS,
     Comparison,
     apart,
     cut,
@@ -25,15 +24,18 @@ from utils.checks.shown import (
     line_of,
     short_source,
 )
+from utils.facts import ASSERT_FUNCTIONS
 
-COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
 OF_A_FILE = re.compile(r"[\w-]+")  # the id of a cell as a notebook's file has it; VS Code tells another
-COMPARE = {
-    "=": operator.eq, "≠": operator.ne, "<": operator.lt, "≤": operator.le, ">": operator.gt, "≥": operator.ge,
-    "is": operator.is_, "is not": operator.is_not,
-    "in": lambda x, many: x in many, "not in": lambda x, many: x not in many,
+# Each comparison of Python's grammar: the sign that a reader sees, and what computes it.
+COMPARISONS = {
+    ast.Eq: ("=", operator.eq), ast.NotEq: ("≠", operator.ne),
+    ast.Lt: ("<", operator.lt), ast.LtE: ("≤", operator.le), ast.Gt: (">", operator.gt), ast.GtE: ("≥", operator.ge),
+    ast.Is: ("is", operator.is_), ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda x, many: x in many), ast.NotIn: ("not in", lambda x, many: x not in many),
 }  # fmt: skip
+COMPARE = dict(COMPARISONS.values())
 VARIABLE = "@explained"  # of the notebook; no name that its code could use
 FALSE_HERE = "This assert is false here."  # the first line where nobody knows which claim it proves
 FRAMES = 3  # the student's own lines that are shown, of those that led to the error
@@ -113,7 +115,7 @@ class ExplainAsserts(ast.NodeTransformer):
         call = statement.value
         function = getattr(call, "func", None)
         name = getattr(function, "attr", None) or getattr(function, "id", None)
-        if not isinstance(call, ast.Call) or name not in COMPARISONS or len(call.args) < 2:
+        if not isinstance(call, ast.Call) or name not in ASSERT_FUNCTIONS or len(call.args) < 2:
             return self.generic_visit(statement)
         left, right = (short_source(ast.unparse(side)) or ast.unparse(side) for side in call.args[:2])
         return [statement, self._note(statement, f"{left} ≈ {right}")]
@@ -134,7 +136,7 @@ def _checked(test: ast.expr) -> ast.Call:
     if not isinstance(test, ast.Compare):
         return _call("hold", [place, source, test])
     sides = [test.left, *test.comparators]
-    words = [[ast.unparse(side) for side in sides], [SIGNS[type(sign)] for sign in test.ops]]
+    words = [[ast.unparse(side) for side in sides], [COMPARISONS[type(operation)][0] for operation in test.ops]]
     texts = [ast.Tuple([ast.Constant(word) for word in group], ast.Load()) for group in words]
     return _call("compare", [place, source, *texts, ast.Tuple(sides, ast.Load())])
 

@@ -27,8 +27,6 @@ VALUE = 36  # the longest text of one value
 CLAIMED = 200  # the longest source of an assert that is false
 ADDRESSES = {"data_ptr", "_cdata", "addressof", "id"}  # what calls these gives a number that means nothing to a reader
 GENERATOR = re.compile(r"\(\(([^()]* for [^()]*)\)\)")  # Python writes sum((x for x in y)), and nobody else
-SIGNS = {ast.Eq: "=", ast.NotEq: "≠", ast.Lt: "<", ast.LtE: "≤", ast.Gt: ">", ast.GtE: "≥"}
-SIGNS |= {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}
 
 
 @dataclass(frozen=True)

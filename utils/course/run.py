@@ -135,7 +135,7 @@ def _one(
     workers: list,
     kept: list[Receipt],
     variables: dict[str, str],
-) -> ledger.Result:
+) -> ledger.LectureResult:
     """Execute one notebook and judge it; `outputs` says where its executed copy goes."""
     result, _ = execute_and_judge(lecture, outputs[lecture.path], header, timeout, workers, variables)
     result = replace(result, strength=stored(lecture), elsewhere=status(lecture, kept))
@@ -145,7 +145,7 @@ def _one(
 
 def execute_and_judge(
     lecture: Lecture, output: Path, header: dict, timeout: int | None, workers: list, environment: dict | None = None
-) -> tuple[ledger.Result, Lecture | None]:
+) -> tuple[ledger.LectureResult, Lecture | None]:
     """Execute one notebook in its own process, to `output`; returns its result and the notebook with outputs, if any.
 
     The process is in `workers` while it runs; killing it there ends the notebook. `environment`: variables for it and for
@@ -231,7 +231,7 @@ def _pages(build: Path, store: Path) -> str:
 
 
 def _report(
-    results: list[ledger.Result], beside: list[ledger.Result], build: Path, seconds: float, problem: str
+    results: list[ledger.LectureResult], beside: list[ledger.LectureResult], build: Path, seconds: float, problem: str
 ) -> None:
     failures = ledger.failures([*results, *beside])
     parts = [ledger.table(results), failures, ledger.unverified(results), ledger.elsewhere(results)]

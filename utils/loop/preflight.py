@@ -1,6 +1,5 @@
 """What `train` refuses before its first step: a model and data that do not fit together; preflight_loss.py: a loss."""
 
-from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
@@ -17,10 +16,8 @@ from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
 from utils.loop.guards import Snapshot, eval_mode
 from utils.loop.metrics import count_targets
-from utils.loop.preflight_loss import check_loss, tried
+from utils.loop.preflight_loss import Loss, check_loss, tried
 from utils.loop.state import State
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def check_kinds(model: object, config: object, loss: object, **functions: object) -> None:

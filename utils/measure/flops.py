@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, flop_registry
 
 
-def attention_flops(query: tuple, key: tuple, value: tuple) -> int:
+def scaled_dot_product_flops(query: tuple, key: tuple, value: tuple) -> int:
     """FLOPs of softmax(QKᵀ)V, the full square: 4·B·H·T²·d where keys and values are as long and wide as queries.
 
     Shapes (..., H, T, d), (..., K, S, d), (..., K, S, e). Each of the H query heads reads all S keys, also
@@ -33,11 +33,11 @@ def attention_formulas(recomputing: bool = False) -> dict:
     """
 
     def forward_flops(query, key, value, *args, out_shape=None, **kwargs) -> int:
-        return attention_flops(query, key, value)
+        return scaled_dot_product_flops(query, key, value)
 
     def backward_flops(grad_out, query, key, value, *args, out_shape=None, **kwargs) -> int:
-        scores_again = attention_flops(query, key, (*value[:-1], 0)) if recomputing else 0
-        return 2 * attention_flops(query, key, value) + scores_again
+        scores_again = scaled_dot_product_flops(query, key, (*value[:-1], 0)) if recomputing else 0
+        return 2 * scaled_dot_product_flops(query, key, value) + scores_again
 
     formulas = {}
     for kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"):

@@ -14,6 +14,7 @@ from utils import napkin
 from utils.facts import (
     FORMATS,
     MODELS,
+    PRECISIONS,
     PROCESSORS,
     ModelShape,
     NumberFormat,
@@ -27,9 +28,8 @@ LARGEST = 30  # largest power of ten of a count or an amount
 POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,6})?) ?([kmbt]?)", re.I)
 MOST_AXES, MOST_ELEMENTS = 8, 2**63 - 1  # torch counts elements in 64 bits
-# The dtype in which each precision of a matmul is stored.
-STORED_AS = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-STORED_AS |= {"fp8": "float8_e4m3fn"}
+# The dtype in which each precision of a matmul is stored; of the two fp8 formats that of weights and activations.
+STORED_AS = {name: FORMATS["fp8 e4m3" if name == "fp8" else name].dtype for name in PRECISIONS}
 RECOMPUTE = ("none", "selective", "full")
 LOGITS = 3  # tensors as large as the logits at the peak: the log-probabilities, their gradient, and that of the logits
 SIXTEEN_BITS = ("mixed adamw", "autocast", "pure bf16")  # recipes whose activations have 16 bits

@@ -450,8 +450,8 @@ def test_where_nothing_is_new_no_torch_is_imported():
 def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
     lab = read_lab(LAB)
     digests = {grading.checks_digest(lab)}
-    for name in grading.ENGINE:
-        monkeypatch.setattr(grading, "ENGINE", [other for other in grading.ENGINE if other != name])
+    for name in grading.GRADING_MODULES:
+        monkeypatch.setattr(grading, "GRADING_MODULES", [other for other in grading.GRADING_MODULES if other != name])
         digests.add(grading.checks_digest(lab))
         monkeypatch.undo()
     for part in ("tasks", "others"):
@@ -460,7 +460,7 @@ def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
     digests.add(
         grading.checks_digest(replace(lab, tasks=(replace(first, code=replace(first.code, source="")), *others)))
     )
-    assert len(digests) == 1 + len(grading.ENGINE) + 3
+    assert len(digests) == 1 + len(grading.GRADING_MODULES) + 3
 
 
 @pytest.mark.slow

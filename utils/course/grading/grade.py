@@ -30,9 +30,10 @@ from utils.course.grading import (
     summary,
 )
 from utils.course.grading.folders import remove_abandoned, submission_folder
+from utils.course.grading.framing import Broken
 from utils.course.grading.roster import Listed, Work, missing, unrecognised, works
 from utils.course.grading.rules import Rules
-from utils.course.grading.server import ForkServer, NoAnswer
+from utils.course.grading.server import ForkServer
 from utils.course.grading.similar import untouched
 from utils.course.grading.submission import LARGEST
 from utils.course.grading.written import questions
@@ -42,7 +43,7 @@ from utils.facts import CACHE_NAME
 CLUSTER_SECONDS = 10
 CHECKING = ("ask", "plain_values", "ring", "silent_bugs", "torch_calls")  # of utils/lab, what checks call
 GRACE = 10.0  # seconds for a judge to report its results after the time limit
-ENGINE = (
+GRADING_MODULES = (
     "sandbox",
     "system_calls",
     "worker",
@@ -51,6 +52,7 @@ ENGINE = (
     "rules",
     "clock",
     "submission",
+    "framing",
     "protocol",
     "fork_server",
     "similar",
@@ -312,7 +314,7 @@ def try_sandbox(hidden: list[str], rules: Rules) -> dict:
         job = {"canaries": canaries}
         try:
             return _server.grade(job, _cage(folder / "work", hidden, rules, _next_user()), PROBE_SECONDS)
-        except NoAnswer as error:
+        except Broken as error:
             return {"failed": str(error)}
 
 
@@ -347,7 +349,7 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
             if rules.notebook:
                 executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
             said = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
-        except NoAnswer as error:
+        except Broken as error:
             return {"failed": f"grading it came to no end: {error}"}
         return said | {"executed": executed}
 
@@ -483,7 +485,7 @@ def checks_digest(lab: Lab) -> str:
     for cell in lab.others:
         digest.update(f"{cell.id}\n{cell.source}\n".encode())
     for path in [
-        *(Path(__file__).with_name(f"{name}.py") for name in ENGINE),
+        *(Path(__file__).with_name(f"{name}.py") for name in GRADING_MODULES),
         *(ROOT / "utils" / "lab" / f"{name}.py" for name in CHECKING),
     ]:
         digest.update(path.read_bytes())

@@ -3,19 +3,17 @@
 import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from utils.course import ROOT
+from utils.course.grading import framing
 from utils.course.grading.sandbox import Cage
 
-LENGTH = struct.Struct(">Q")
 ENDING_SECONDS = 20  # for the processes of a submission to end
 KNOWN = (  # environment variables that are kept: forked processes inherit the environment in memory
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
@@ -23,38 +21,12 @@ KNOWN = (  # environment variables that are kept: forked processes inherit the e
 )  # fmt: skip
 
 
-class NoAnswer(Exception):
-    """The process has gone, or did not answer in time."""
-
-
 def send(line: socket.socket, value: dict) -> None:
-    message = json.dumps(value).encode()
-    try:
-        line.sendall(LENGTH.pack(len(message)) + message)
-    except OSError as error:
-        raise NoAnswer(f"it takes no message: {error}") from error
+    framing.send(line, json.dumps(value).encode())
 
 
-def receive(line: socket.socket, seconds: float | None = None) -> dict:
-    until = None if seconds is None else time.monotonic() + seconds
-    (size,) = LENGTH.unpack(_exactly(line, LENGTH.size, until))
-    return json.loads(_exactly(line, size, until))
-
-
-def _exactly(line: socket.socket, count: int, until: float | None) -> bytes:
-    got = bytearray()
-    while len(got) < count:
-        try:
-            line.settimeout(None if until is None else max(0.001, until - time.monotonic()))
-            part = line.recv(min(1 << 20, count - len(got)))
-        except TimeoutError as error:
-            raise NoAnswer("it took too long") from error
-        except OSError as error:
-            raise NoAnswer(f"it is gone: {error}") from error
-        if not part:
-            raise NoAnswer("it ended")
-        got += part
-    return bytes(got)
+def receive(line: socket.socket, late: Callable[[], bool] = framing.never) -> dict:
+    return json.loads(framing.receive(line, late))
 
 
 class ForkServer:
@@ -68,10 +40,10 @@ class ForkServer:
         self._lock = threading.Lock()
 
     def grade(self, job: dict, cage: Cage, seconds: float) -> dict:
-        """The judge's answer about `job` (see grade.grade_one). NoAnswer if it does not finish."""
+        """The judge's answer about `job` (see grade.grade_one). framing.Broken if it does not finish."""
         with self._asked(cage, seconds) as line:
             send(line, job)
-            return receive(line, seconds + 5)
+            return receive(line, framing.after(seconds + 5))
 
     def execute(self, cage: Cage, seconds: float) -> None:
         """Run the cage's command, to its end or for `seconds`."""
@@ -101,7 +73,7 @@ class ForkServer:
                 try:
                     socket.send_fds(self._control, [message], [line_there.fileno(), held_there.fileno()])
                 except OSError as error:
-                    raise NoAnswer(f"the process that starts others has gone: {error}") from error
+                    raise framing.Broken(f"the process that starts others has gone: {error}") from error
             try:
                 yield line
             finally:

@@ -16,6 +16,7 @@ from utils.course.notebooks.colab_links import address_of, cell_source, is_colab
 from utils.course.notebooks.length import length
 from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
+from utils.facts import ASSERT_FUNCTIONS
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
 SECTIONS = (
@@ -30,7 +31,6 @@ CALCULATOR = 'from utils.napkin import calculators\n\ncalculators.show("{name}")
 LONGEST_PROOF = 25  # lines
 LONGEST_REASON = 90  # characters
 LED_BY_PROSE = 0.75  # share of the code cells that have markdown directly before them
-COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 INSTALLS = re.compile(r"^\s*[!%]+\s*(?:\S*/)?(?:python\S*\s+-m\s+)?(?:pip|conda|mamba|uv|apt|apt-get)\b", re.MULTILINE)
 PATH_EDIT = re.compile(r"\bsys\.path\s*(?:\.\s*(?:insert|append|extend|remove|pop|clear)\b|\[.*\]\s*=[^=]|\+?=[^=])")
 INTO_A_NOTEBOOK = re.compile(r"\]\(((?![a-z]+:)[^)#\s]*\.ipynb|)#([^)\s]+)\)")  # (file or "", place in it)
@@ -127,7 +127,7 @@ def _is_check(node: ast.stmt) -> bool:
         return _can_be_false(node.test)
     if isinstance(node, ast.With):
         return any(called_name(item.context_expr) == "raises" for item in node.items)
-    return isinstance(node, ast.Expr) and called_name(node.value) in COMPARISONS
+    return isinstance(node, ast.Expr) and called_name(node.value) in ASSERT_FUNCTIONS
 
 
 def _can_be_false(test: ast.expr) -> bool:

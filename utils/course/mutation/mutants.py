@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from utils.course.mutation.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
 from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
+from utils.facts import ASSERT_FUNCTIONS
 
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
 OPERATORS |= {ast.Pow: "*", ast.MatMult: "*", ast.LShift: ">>", ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&"}
@@ -51,7 +52,6 @@ CONVERSIONS = {"double": "float", "float": "double", "half": "bfloat16", "bfloat
 
 SHOWN = {"print", "display", "not_verified", "explain_asserts", "Code", "Markdown", "HTML", "sleep"}
 SEEDED = {"default_rng", "RandomState", "Random"}
-COMPARISONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal", "raises"}
 # Names of repetitions and waiting times.
 ARRANGED = {"seed", "seeds", "rounds", "repeats", "repetitions", "timeout", "patience", "pause"}
 HOUSEKEEPING = {"close", "flush", "fsync", "rmtree", "cleanup", "collect", "synchronize", "empty_cache", "terminate"}
@@ -136,7 +136,7 @@ class Words:
 
     def __init__(self, trees: list[ast.Module]):
         self.modules = {"loop_checks", "checks"}
-        self.functions = set(COMPARISONS)
+        self.functions = ASSERT_FUNCTIONS | {"raises"}
         for tree in trees:
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("utils.checks"):

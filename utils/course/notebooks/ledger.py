@@ -47,7 +47,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Result:
+class LectureResult:
     """One lecture after its run. `broken` holds (cell id, error) of failing cells that are not proofs.
 
     `strength` is the share of small changes to its code that an assert noticed when that was last measured, in words;
@@ -83,20 +83,20 @@ class Result:
 
 def judge(
     lecture: Lecture, executed: Lecture | None, *, cuda: bool, full: bool, seconds: float, problem: str = ""
-) -> Result:
+) -> LectureResult:
     """The verdicts on the claims of `lecture`, from its executed copy, or the `problem` if there is none.
 
     `cuda`: whether the machine has a CUDA GPU; `full`: whether the long form ran; `seconds`: of the lecture.
     """
     if executed is None:
         verdicts = tuple(_verdict(lecture, claim, FAILED, f"not run: {problem}") for claim in lecture.claims)
-        return Result(lecture.name, lecture.title, verdicts, ((WHOLE, problem),), seconds, deeper=lecture.deeper)
+        return LectureResult(lecture.name, lecture.title, verdicts, ((WHOLE, problem),), seconds, deeper=lecture.deeper)
     stopped = executed.raw["metadata"].get(STOPPED, "not run")
     verdicts = tuple(_judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims)
     proofs = {claim.proof.index for claim in executed.claims if claim.proof}
     others = [cell for cell in executed.code if cell.index not in proofs and cell.source.strip()]
     broken = [(cell.id, problem) for cell in others if (problem := trouble(cell, stopped))]
-    return Result(lecture.name, lecture.title, verdicts, tuple(broken), seconds, deeper=lecture.deeper)
+    return LectureResult(lecture.name, lecture.title, verdicts, tuple(broken), seconds, deeper=lecture.deeper)
 
 
 def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stopped: str) -> Verdict:
@@ -154,7 +154,7 @@ def _seconds(cell: Cell) -> float:
     return round(cell.raw.get("metadata", {}).get("papermill", {}).get("duration") or 0.0, 3)
 
 
-def rows(results: list[Result], machine: dict) -> list[dict]:
+def rows(results: list[LectureResult], machine: dict) -> list[dict]:
     """One JSON object per claim, in order. `machine` has the keys device, gpu and torch."""
     return [
         {
@@ -179,7 +179,7 @@ def rows(results: list[Result], machine: dict) -> list[dict]:
     ]
 
 
-def write(path: Path, header: dict, results: list[Result]) -> None:
+def write(path: Path, header: dict, results: list[LectureResult]) -> None:
     """Write the ledger as JSON, atomically."""
     lectures = [
         {
@@ -203,7 +203,7 @@ def write(path: Path, header: dict, results: list[Result]) -> None:
     write_text(path, json.dumps(ledger, indent=1, ensure_ascii=False) + "\n")
 
 
-def summary(result: Result) -> str:
+def summary(result: LectureResult) -> str:
     """The result of one lecture in one line, printed when it ends."""
     counts = [f"{result.count(VERIFIED)} of {len(result.verdicts)} claims verified" if result.verdicts else "executed"]
     counts += [f"{n} {status}" for status in (UNVERIFIED, FAILED) if (n := result.count(status))]
@@ -211,7 +211,7 @@ def summary(result: Result) -> str:
     return f"{'✗' if result.red else '✓'} {_label(result)}: {', '.join(counts)}{broken}, {result.seconds:.1f} s"
 
 
-def table(results: list[Result]) -> str:
+def table(results: list[LectureResult]) -> str:
     """One line per lecture, and the total."""
     wide = max([24, *(len(_label(result)) for result in results)])
     head = (
@@ -223,12 +223,12 @@ def table(results: list[Result]) -> str:
     return "\n".join([*lines, "─" * len(head), _line("total", results, wide)])
 
 
-def _label(result: Result) -> str:
+def _label(result: LectureResult) -> str:
     number = re.match(r"\d\d[a-z]?(?=_)", result.name)
     return f"{number[0]} {result.title}" if number and not result.title.startswith(number[0]) else result.title
 
 
-def _line(label: str, results: list[Result], wide: int, strength: str = "") -> str:
+def _line(label: str, results: list[LectureResult], wide: int, strength: str = "") -> str:
     verified, unverified, failed = (sum(r.count(s) for r in results) for s in (VERIFIED, UNVERIFIED, FAILED))
     broken = sum(len(result.broken) for result in results)
     note = f"  and {broken} broken cell{'s' * (broken > 1)}" if broken else ""
@@ -240,7 +240,7 @@ def _line(label: str, results: list[Result], wide: int, strength: str = "") -> s
     return f"{counts}  {strength:>8}{note}".rstrip()
 
 
-def failures(results: list[Result]) -> str:
+def failures(results: list[LectureResult]) -> str:
     """Every failing claim with its sentence and its error, and every broken cell; "" if there are none."""
     blocks = []
     for result in results:
@@ -268,13 +268,13 @@ def _shorten(reason: str, most: int = 12) -> str:
     )
 
 
-def unverified(results: list[Result]) -> str:
+def unverified(results: list[LectureResult]) -> str:
     """How many claims could not be checked here, by reason; "" if none."""
     reasons = Counter(v.reason for result in results for v in result.verdicts if v.status == UNVERIFIED)
     return "\n".join(f"not verified here: {n:>3}  {reason}" for reason, n in reasons.most_common())
 
 
-def elsewhere(results: list[Result]) -> str:
+def elsewhere(results: list[LectureResult]) -> str:
     """For each GPU with a receipt, how many of these claims it verified, how many of them not verified here; "" if none."""
     found: dict[str, list[tuple[str, str]]] = {}
     for result in results:

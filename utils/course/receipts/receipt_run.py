@@ -45,7 +45,7 @@ class Certifier:
 
     def __init__(self, receipt: Receipt, run: dict, build: Path, timeout: int | None):
         self.receipt, self.run, self.build, self.timeout = receipt, run, build, timeout
-        self.results: list[ledger.Result] = []
+        self.results: list[ledger.LectureResult] = []
         self.workers: list[subprocess.Popen] = []
         self.over = threading.Event()
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ def is_solution(book: Lecture) -> bool:
     return book.path.resolve().parent == SOLUTIONS
 
 
-def _solved(result: ledger.Result, entry: dict) -> str:
+def _solved(result: ledger.LectureResult, entry: dict) -> str:
     sign = "✗" if result.red else "✓"
     return f"{sign} {result.name}: {entry['points']} of {entry['of']} points, {result.seconds:.1f} s"
 

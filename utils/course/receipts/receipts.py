@@ -16,7 +16,7 @@ from utils.atomic_write import write_text
 from utils.course import ROOT
 from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
-from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, Result, trouble
+from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, LectureResult, trouble
 from utils.course.notebooks.notebook import Lecture
 from utils.course.receipts.provenance import modules_hash, needs_of
 
@@ -142,7 +142,7 @@ def empty(path: Path, gpu: str) -> Receipt:
     return Receipt(path, gpu, (), {}, {})
 
 
-def lecture_entry(lecture: Lecture, result: Result) -> dict:
+def lecture_entry(lecture: Lecture, result: LectureResult) -> dict:
     """The receipt entry of a lecture that ran."""
     hashes = hashes_of(lecture)
     return _entry(lecture, result) | {
@@ -165,7 +165,7 @@ def _without_paths(text: str) -> str:
     return re.sub(r"(?<![\w.:/])(?:/[\w.+~-]+)+/", "…/", text)
 
 
-def solution_entry(solution: Lecture, result: Result, executed: Lecture | None) -> dict:
+def solution_entry(solution: Lecture, result: LectureResult, executed: Lecture | None) -> dict:
     """The receipt entry of a lab's solution that ran, with the points of the checks that passed."""
     tasks = read_lab(solution.path).tasks
     ran = {cell.id for cell in executed.code if not trouble(cell)} if executed else set()
@@ -180,7 +180,7 @@ def _points(check) -> int:
     return check.raw["metadata"]["points"]
 
 
-def _entry(book: Lecture, result: Result) -> dict:
+def _entry(book: Lecture, result: LectureResult) -> dict:
     return {
         "code": code_hash(book),
         "modules": modules_hash(book),

@@ -33,7 +33,7 @@ class Rehearsed:
     strays: (number of the claim, what is wrong) of the proofs that did not run where they should; noise: (cell id, line).
     """
 
-    result: ledger.Result
+    result: ledger.LectureResult
     strays: tuple[tuple[str, str], ...]
     noise: tuple[tuple[str, str], ...]
 
@@ -88,7 +88,7 @@ def _standin() -> ModuleType:
     return module
 
 
-def _strays(result: ledger.Result) -> list[tuple[str, str]]:
+def _strays(result: ledger.LectureResult) -> list[tuple[str, str]]:
     found = [(verdict.claim.number, why) for verdict in result.verdicts if (why := _stray(verdict))]
     return [] if any(cell == ledger.WHOLE for cell, _ in result.broken) else found
 

@@ -38,7 +38,7 @@ def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, t
         print(f"shifts drawn by today's date; again with: python -m utils.course seeds {again}", flush=True)
     workers: list[subprocess.Popen] = []
 
-    def one(shift: int, variables: dict[str, str], book: Lecture) -> ledger.Result:
+    def one(shift: int, variables: dict[str, str], book: Lecture) -> ledger.LectureResult:
         output = build / "seeds" / str(shift) / book.path.name
         result, _ = execute_and_judge(book, output, header, timeout, workers, variables)
         say(f"{'✗' if result.red else '✓'} {book.name} at shift {shift}, {result.seconds:.1f} s")
@@ -57,7 +57,7 @@ def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, t
     return 1 if any(result.red for result in results.values()) else 0
 
 
-def _table(names: list[str], shifts: list[int], results: dict[tuple[str, int], ledger.Result]) -> str:
+def _table(names: list[str], shifts: list[int], results: dict[tuple[str, int], ledger.LectureResult]) -> str:
     """The number of red cells, a line for each notebook and a column for each shift; a dot for none."""
     wide = max(map(len, names))
     lines = [f"{'red at shift':<{wide}}" + "".join(f"{shift:>4}" for shift in shifts)]

@@ -36,7 +36,7 @@ class Run:
     """The results of one run: its header, its lectures in order, and the executed notebooks beside them by name."""
 
     header: dict
-    shown: tuple["Shown", ...]
+    shown: tuple["ShownLecture", ...]
     beside: dict[str, Lecture]
 
     @cached_property
@@ -56,7 +56,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownLecture:
     """One lecture of the ledger: its line there, its claims there by number, its executed notebook if there is one.
 
     seen: what receipts say of each claim, by number.
@@ -168,7 +168,7 @@ def read_run(folder: Path, store: Path = STORE) -> Run:
         executed = read(path) if path.exists() else None
         rows = {row["id"]: row for row in ledger["claims"] if row["lecture"] == line["lecture"]}
         seen = status(_as_written(executed), kept) if executed else {}
-        shown.append(Shown(line, rows, executed, seen))
+        shown.append(ShownLecture(line, rows, executed, seen))
     others = {path.stem: executed for path in beside() if (executed := executed_beside(folder, path))}
     return Run(ledger["run"], tuple(shown), others)
 
@@ -227,7 +227,7 @@ def _menu(run: Run, stored: list[Path]) -> list[dict]:
     return menu
 
 
-def _entry_of(each: Shown) -> dict:
+def _entry_of(each: ShownLecture) -> dict:
     return _entry(each.number, each.title, each.page if each.executed else None)
 
 
@@ -252,7 +252,7 @@ def _around(menu: list[dict], page: str) -> dict[str, dict | None]:
     return {"entry": None, "before": None, "after": None}
 
 
-def _write_lecture(each: Shown, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:
+def _write_lecture(each: ShownLecture, folder: Path, run: Run, links: dict[str, str], shared: dict) -> tuple:
     """Write the page of what was executed; returns what of it can be searched: its page, title and texts."""
     body = render(each.executed, each.rows, run.where, links, each.seen)
     context = {"lecture": each, "body": body}
@@ -334,7 +334,7 @@ def _index(run: Run) -> dict[str, dict]:
     }
 
 
-def _verified_on(run: Run, each: Shown) -> list[tuple[str, int]]:
+def _verified_on(run: Run, each: ShownLecture) -> list[tuple[str, int]]:
     """(machine, claims verified there), this run's first and then the receipts'."""
     on_device = each.line["on the device"]
     places = [(run.header["gpu"], on_device), ("CPU", each.line[VERIFIED] - on_device)]
@@ -379,7 +379,7 @@ def _ledger(run: Run) -> list[dict]:
     ]
 
 
-def _row(run: Run, each: Shown, row: dict) -> dict:
+def _row(run: Run, each: ShownLecture, row: dict) -> dict:
     return {
         **row,
         "mark": MARKS[row["status"]],

@@ -15,7 +15,7 @@ SCRIPTS = "calculators_data.js", "calculators.js", "calculators_view.js"  # in t
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownCalculator:
     """A calculator and, for browsers without JavaScript, its named states: (name, the lines of its answer)."""
 
     name: str
@@ -25,10 +25,10 @@ class Shown:
     lecture: str
 
 
-def of(homes: dict[str, tuple[str, str]]) -> list[Shown]:
+def of(homes: dict[str, tuple[str, str]]) -> list[ShownCalculator]:
     """The calculators of the shown lectures, in their own order; homes: name → (address, lecture)."""
     return [
-        Shown(
+        ShownCalculator(
             name,
             spec.title,
             tuple((named, spec.answer(**inputs).words) for named, inputs in spec.presets.items()),

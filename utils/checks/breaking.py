@@ -20,7 +20,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from utils.checks.toy_problem import BATCH, EXAMPLES, ToyProblem, Train, norm_of, plain_config
+from utils.checks.toy_problem import BATCH, EXAMPLES, ToyProblem, Train, norm_of, plain_config, run_until_killed
 from utils.checks.zoo import PLANTED, Planted, planted_in_loop
 from utils.data.datasets import IGNORE, TensorData
 from utils.loop import train as right_loop
@@ -171,14 +171,9 @@ class Run:
         return [*self.losses.values(), *self.val_losses.values()]
 
 
-class _Killed(Exception):
-    pass
-
-
 def run_of(train: Train, setting: Setting, seed: int = 0) -> Run:
     """Run a loop in a setting: silent, on the CPU, with the same first weights and data for every seed."""
-    problem = ToyProblem(**setting.problem)
-    setting.prepare(problem)
+    problem = _problem(setting)
     steps = setting.config.get("steps", STEPS)
     every = {"log_every": steps // ROWS, "val_every": steps // ROWS, "save_every": steps // 2}
     config = plain_config(**{"steps": steps, "seed": seed} | every | setting.config)
@@ -192,8 +187,8 @@ def run_of(train: Train, setting: Setting, seed: int = 0) -> Run:
         run = folder if setting.killed else None
         try:
             if setting.killed:
-                _run_until_killed(train, problem, config, run, steps // 2 + 2)
-                problem = ToyProblem(**setting.problem)  # a new process has fresh weights
+                run_until_killed(train, problem, config, steps // 2 + 2, val=problem.val, run=run)
+                problem = _problem(setting)  # a new process begins with the first weights
             result = problem.run(train, config, problem.val, run)
         except (FloatingPointError, ValueError) as raised:
             error = f"{type(raised).__name__}: {raised}"
@@ -208,18 +203,10 @@ def run_of(train: Train, setting: Setting, seed: int = 0) -> Run:
     )
 
 
-def _run_until_killed(train: Train, problem: ToyProblem, config, folder: str, step: int) -> None:
-    calls = []
-
-    def kill(module, inputs):
-        calls.extend([None] * torch.is_grad_enabled())
-        if len(calls) == step:
-            raise _Killed
-
-    handle = problem.model.register_forward_pre_hook(kill)
-    with contextlib.suppress(_Killed):
-        problem.run(train, config, problem.val, folder)
-    handle.remove()
+def _problem(setting: Setting) -> ToyProblem:
+    problem = ToyProblem(**setting.problem)
+    setting.prepare(problem)
+    return problem
 
 
 def _kept(problem: ToyProblem, result) -> tuple[float, float]:
@@ -309,8 +296,6 @@ def chart(found: Comparison) -> list[str]:
     """A table of the losses, and a line of bars for each run."""
     right, broken = found.right, found.broken
     steps = sorted({*right.losses, *broken.losses})
-    if not steps:
-        return []
     rows = ["       training loss         validation loss", "step   right      broken     right      broken"]
     for step in steps:
         cells = [run.get(step, "-") for run in (right.losses, broken.losses, right.val_losses, broken.val_losses)]

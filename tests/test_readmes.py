@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import io
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from utils import __main__ as commands
+from utils.checks.breaking import bugs, compare
 from utils.colab import TESTED, pins_of
 from utils.course import __main__ as course
 from utils.course.notebooks.colab_links import BADGE
@@ -259,7 +261,25 @@ def test_each_piece_of_python_runs(name, source, tmp_path):
 
 
 def test_nine_lines_are_nine_lines():
-    assert "Nine lines of Python train with it" in README and len(lines_of(OTHERS[0])) == 9
+    assert "Nine lines of Python train with it" in README and len(lines_of(OTHERS[1])) == 9
+
+
+@pytest.mark.slow
+def test_the_verdict_on_a_loop_is_what_examine_says():
+    told = re.search(r"It prints `(ALARM: [^`]+)`", README)[1]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(OTHERS[0], {})
+    assert printed.getvalue().strip() == told
+
+
+def test_the_losses_beside_a_planted_bug_are_those_of_its_run():
+    found = compare(bugs()["1"])
+    ends = [run.losses[max(run.losses)] for run in (found.broken, found.right)]
+    told = re.search(
+        r"whose training loss ends at (\S+), beside the right one, which ends at (\S+)\.", " ".join(README.split())
+    )
+    assert list(told.groups()) == [f"{loss:.2f}" for loss in ends]
+    assert "lists forty such bugs" in README and len(bugs()) == 40
 
 
 def hook() -> tuple[list[str], list[str]]:

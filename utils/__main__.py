@@ -4,9 +4,10 @@
     python -m utils show --run runs/first
     python -m utils generate --run runs/first --prompt "ROMEO:"
     python -m utils export --run runs/first --to first.pt2
+    python -m utils break 1
 
 The first command starts a run, resumes it after an interruption, and does nothing once it is finished. The others read the
-folder of a run, finished or not. To train on n processes:
+folder of a run, finished or not. The last one plants a silent bug of the zoo in a small run. To train on n processes:
 
     torchrun --standalone --nproc-per-node=n -m -- utils train --run runs/first …
 """
@@ -280,11 +281,31 @@ def trained_model(options: argparse.Namespace) -> tuple[SavedRun, nn.Module]:
     return run, model.eval()
 
 
+# ---- break -----------------------------------------------------------------------------------------------------------
+
+
+def add_break(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run_command=run_break)
+    parser.add_argument("bug", nargs="?", help="number or name of a bug; without it, all of them are listed")
+
+
+def run_break(options: argparse.Namespace) -> int:
+    from utils.checks import breaking  # the other commands need no detectors
+
+    if options.bug is None:
+        print("\n".join(breaking.listing()))
+        print("\npython -m utils break 1 plants the first in a small run, and shows what its detector says")
+    else:
+        print(breaking.report(breaking.find(options.bug)))
+    return 0
+
+
 COMMANDS = {
     "train": (add_train, "train a small model; an unfinished run is resumed"),
     "show": (add_show, "print what is known of a run, and draw its curves"),
     "generate": (add_generate, "write text with a model that was trained on one"),
     "export": (add_export, "write a model to a file that runs without its class"),
+    "break": (add_break, "plant a silent bug in a small run, and hear its detector"),
 }
 
 if __name__ == "__main__":

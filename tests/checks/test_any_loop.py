@@ -8,7 +8,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
-from helpers.bug_injection import assert_caught
+from helpers.caught import assert_caught
 from helpers.other_loops import STYLES, Lit, Runner, Trainer, in_a_class, like_lightning
 from helpers.paths import ROOT
 from torch.optim import LBFGS, SGD

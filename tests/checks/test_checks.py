@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers.bug_injection import Change, Copy, Seam, assert_caught, in_place, module
+from helpers.caught import assert_caught
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from utils import checks
 from utils.checks import NOT_VERIFIED, explain_asserts, not_verified, raises
+from utils.checks.planting import Change, Copy, Seam, in_place, module
 from utils.data import IGNORE
 from utils.data.order import Order
 from utils.loop.metrics import cross_entropy_sum

@@ -41,6 +41,7 @@ from utils.checks.toy_problem import (
     options,
     plain_config,
     record_run,
+    run_until_killed,
 )
 from utils.data.datasets import IGNORE, TensorData
 from utils.device import own_random_streams
@@ -697,10 +698,6 @@ INTERRUPTED = EPOCH + 1  # a step in the middle of an epoch, and between two log
 KILLED = 2 * EPOCH + 1  # the step in which a run ends: after a log record that no checkpoint holds
 
 
-class _Killed(BaseException):
-    """In place of the end of the process: no `except Exception` stops it."""
-
-
 def resumes_exactly(train: Train, what: str = "") -> None:
     """A run that is killed and started again ends with the bits and the history of an uninterrupted run.
 
@@ -718,7 +715,7 @@ def resumes_exactly(train: Train, what: str = "") -> None:
         val = options(train, val=uninterrupted.val)
         with tempfile.TemporaryDirectory() as folder:
             whole = record_run(train, uninterrupted, config, **val, run=f"{folder}/whole")
-            _run_until_killed(train, killed, config, **val, run=f"{folder}/killed")
+            run_until_killed(train, killed, config, KILLED, **val, run=f"{folder}/killed")
             saved = any(path.is_file() for path in Path(folder, "killed").rglob("*"))
             recording = record_run(train, resumed, config, **val, run=f"{folder}/killed")
             log = Path(folder, "killed", "log.jsonl")
@@ -955,22 +952,6 @@ def _flat(record: dict, prefix: str = ""):
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
-
-
-def _run_until_killed(train: Train, problem: ToyProblem, config: Config, **arguments) -> None:
-    """Run until the forward pass of training step KILLED, in which the run ends."""
-    calls = []
-
-    def kill(module, inputs):
-        if torch.is_grad_enabled() and bool((problem.ids(inputs[0]) >= 0).all()):
-            calls.append(None)
-            if len(calls) == KILLED:
-                raise _Killed
-
-    handle = problem.model.register_forward_pre_hook(kill)
-    with contextlib.suppress(_Killed):
-        problem.run(train, config, **arguments)
-    handle.remove()
 
 
 def _steps_until_it_raises(train: Train, config: Config, folder: str) -> int:

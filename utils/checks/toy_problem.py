@@ -1,5 +1,6 @@
 """A toy problem whose examples carry their ids, and a recording of what a training loop does with it."""
 
+import contextlib
 import copy
 import math
 import random
@@ -300,6 +301,26 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
             handle.remove()
     assert recording.steps, "the loop never stepped an optimizer over the model's parameters"
     return recording
+
+
+class _Killed(BaseException):
+    """In place of the end of the process: no `except Exception` stops it."""
+
+
+def run_until_killed(train: Train, problem: ToyProblem, config: Config, step: int, **arguments) -> None:
+    """Run until the forward pass of training step `step`, in which the run ends."""
+    calls = []
+
+    def kill(module, inputs):
+        if torch.is_grad_enabled() and bool((problem.ids(inputs[0]) >= 0).all()):
+            calls.append(None)
+            if len(calls) == step:
+                raise _Killed
+
+    handle = problem.model.register_forward_pre_hook(kill)
+    with contextlib.suppress(_Killed):
+        problem.run(train, config, **arguments)
+    handle.remove()
 
 
 def _has_closure(args: tuple, kwargs: dict) -> bool:

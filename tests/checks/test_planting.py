@@ -3,9 +3,10 @@
 import ast
 
 import pytest
-from helpers.bug_injection import Change, Copy, Seam, assert_caught, changed, in_place, module, wrong_loop
+from helpers.caught import assert_caught
 
 from utils.checks import loss_is_a_sum
+from utils.checks.planting import Change, Copy, Seam, changed, in_place, module, wrong_loop
 from utils.data.order import Order
 from utils.loop import Config, train
 

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, at a seam or in the syntax tree, and what it means that one was caught.
+"""Bugs planted on purpose, at a seam or in the syntax tree.
 
 A `Seam` replaces a function, a method or a number of the package for as long as a block runs. A `Change` replaces
 statements or an expression in the source of a copy of the package; it is found by its syntax tree, so that line breaks,
@@ -10,8 +10,6 @@ import importlib
 import itertools
 import shutil
 import sys
-import traceback
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,22 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-import pytest
-
 import utils
 
 SOURCE = Path(utils.__file__).parent
-
-
-def assert_caught(detector: Callable, *examined) -> AssertionError:
-    """The detector raises AssertionError, and raises it itself: one out of torch or the loop would prove nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some bugs warn; a detector must not lean on somebody reading it
-        with pytest.raises(AssertionError) as caught:
-            detector(*examined)
-    raised_in = traceback.extract_tb(caught.tb)[-1].filename
-    assert Path(raised_in).parent == SOURCE / "checks", f"raised in {raised_in}, not by a detector: {caught.value}"
-    return caught.value
 
 
 # ---- at a seam -------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_there_are_readmes_and_each_block_is_of_a_kind_that_is_tested():
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 120
+    assert len(lines_of(README)) <= 120
 
 
 # Commands

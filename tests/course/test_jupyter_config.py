@@ -60,6 +60,16 @@ def test_its_outputs_are_there_when_it_is_opened_again(manager):
     assert shown == [f"{number}\n" for number in range(len(shown))]
 
 
+def test_without_a_kernel_a_widget_is_what_else_its_output_holds(manager):
+    model = ran(manager, LECTURE)
+    data = {"application/vnd.jupyter.widget-view+json": {"model_id": "gone"}, "text/html": "<p>a picture of it</p>"}
+    code = [cell for cell in model["content"]["cells"] if cell["cell_type"] == "code"]
+    code[0]["outputs"] = [nbformat.v4.new_output("display_data", data)]
+    asyncio.run(manager.save(model, LECTURE))
+    shown = [cell for cell in opened(manager, LECTURE)["content"]["cells"] if cell["cell_type"] == "code"]
+    assert shown[0]["outputs"][0]["data"] == {"text/html": "<p>a picture of it</p>"}
+
+
 def test_a_cell_whose_code_has_changed_shows_no_old_output(manager, tmp_path):
     asyncio.run(manager.save(ran(manager, LECTURE), LECTURE))
     path = tmp_path / LECTURE

@@ -60,6 +60,18 @@ def test_its_outputs_are_there_when_it_is_opened_again(manager):
     assert shown == [f"{number}\n" for number in range(len(shown))]
 
 
+def test_a_cell_of_ones_own_keeps_its_output_although_saving_gives_it_a_readable_id(manager):
+    model = ran(manager, LECTURE)
+    own = nbformat.v4.new_code_cell(
+        "print(2 + 2)", execution_count=99, outputs=[nbformat.v4.new_output("stream", text="4\n")]
+    )
+    own["metadata"]["trusted"] = True
+    model["content"]["cells"].insert(3, own)
+    asyncio.run(manager.save(model, LECTURE))
+    (cell,) = [cell for cell in opened(manager, LECTURE)["content"]["cells"] if cell["source"] == "print(2 + 2)"]
+    assert cell["id"] != own["id"] and cell["outputs"][0]["text"] == "4\n" and cell["execution_count"] == 99
+
+
 def test_without_a_kernel_a_widget_is_what_else_its_output_holds(manager):
     model = ran(manager, LECTURE)
     data = {"application/vnd.jupyter.widget-view+json": {"model_id": "gone"}, "text/html": "<p>a picture of it</p>"}

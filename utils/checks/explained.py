@@ -68,8 +68,8 @@ class Explained:
     def note(self, place: object, text: str) -> None:
         self.texts.setdefault(place, text)
 
-    def compare(self, place: int, source: str, sides: tuple[str, ...], signs: tuple[str, ...], values: tuple) -> None:
-        """The assert at line `place`. Raises AssertionError, with both sides, if a comparison of `values` is false."""
+    def compare(self, place: tuple, source: str, sides: tuple[str, ...], signs: tuple[str, ...], values: tuple) -> None:
+        """The assert at `place`, its line and column. Raises AssertionError, with both sides, if a comparison of `values` is false."""
         comparison = Comparison(source, sides, signs)
         for sign, left, right in zip(signs, values, values[1:], strict=False):
             if not COMPARE[sign](left, right):
@@ -77,7 +77,7 @@ class Explained:
         if place not in self.texts:
             self.note(place, comparison.passed(values))
 
-    def hold(self, place: int, source: str, value: object) -> None:
+    def hold(self, place: tuple, source: str, value: object) -> None:
         """The assert of anything that is no comparison. Raises AssertionError, with what its names stand for."""
         if not value:
             raise AssertionError(_told(source, _values_of_names(source, inspect.currentframe().f_back)))

@@ -29,8 +29,9 @@ class LectureContents(AsyncLargeFileManager):
         path = path.strip("/")
         if model.get("type") != "notebook" or not path.startswith(LECTURES):
             return await super().save(model, path)
-        outputs = outputs_of(model["content"])
-        saved = await super().save(model | {"content": tidied(model["content"])}, path)
+        stored = tidied(model["content"])
+        outputs = outputs_of(model["content"], stored)
+        saved = await super().save(model | {"content": stored}, path)
         place = self._place(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, json.dumps(outputs).encode())
@@ -56,14 +57,14 @@ class LectureContents(AsyncLargeFileManager):
         return Path(self.root_dir, KEPT, path).with_suffix(".json")
 
 
-def outputs_of(book: dict) -> dict[str, dict]:
-    """Source, outputs and count of each code cell that ran, by its id.
+def outputs_of(book: dict, stored: dict) -> dict[str, dict]:
+    """Source, outputs and count of each code cell that ran, by the id that it has in `stored`, the notebook as it is saved.
 
     A cell that ran here is trusted. What a file from elsewhere brought along is left out: saving makes nothing trustworthy.
     """
     return {
-        cell["id"]: {"source": text_of(cell["source"])} | {key: cell[key] for key in ("outputs", "execution_count")}
-        for cell in book["cells"]
+        kept["id"]: {"source": text_of(kept["source"])} | {key: cell[key] for key in ("outputs", "execution_count")}
+        for cell, kept in zip(book["cells"], stored["cells"], strict=True)
         if cell["cell_type"] == "code" and cell["execution_count"] is not None and cell["metadata"].get("trusted")
     }
 

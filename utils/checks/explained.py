@@ -69,7 +69,7 @@ class Explained:
         self.texts.setdefault(place, text)
 
     def compare(self, place: tuple, source: str, sides: tuple[str, ...], signs: tuple[str, ...], values: tuple) -> None:
-        """The assert at `place`, its line and column. Raises AssertionError, with both sides, if a comparison of `values` is false."""
+        """The assert at `place`, its line and column. Raises AssertionError, with both sides, if it is false of `values`."""
         comparison = Comparison(source, sides, signs)
         for sign, left, right in zip(signs, values, values[1:], strict=False):
             if not COMPARE[sign](left, right):

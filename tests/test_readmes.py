@@ -34,7 +34,7 @@ from utils.course.notebooks.notebook import DEEPER, is_lecture, label_of, notebo
 from utils.course.receipts.receipt_run import notebooks
 from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import page_block, readme_block, with_block
-from utils.course.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, becomes
+from utils.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, becomes
 
 PYTHON = Path(sys.executable)
 ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
@@ -457,7 +457,7 @@ def test_every_module_is_named_once_in_the_row_of_its_room(name, folder):
 
 def test_each_readme_names_the_versions_of_torch_that_the_course_is_tested_with():
     named = {name: re.findall(r"torch (2\.\d+) to (2\.\d+)", text) for name, text in TEXTS.items()}
-    assert named["utils/course/README.md"] and named["utils/loop/README.md"]
+    assert named["utils/site/README.md"] and named["utils/loop/README.md"]
     assert {pair for pairs in named.values() for pair in pairs} == {(TESTED[0], TESTED[-1])}
 
 

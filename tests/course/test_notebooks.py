@@ -11,7 +11,6 @@ from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 
 from utils.course.lint import lectures
-from utils.course.mutation.mutants import is_calculator
 from utils.course.notebooks.notebook import is_lecture, notebooks_in, read
 from utils.napkin import calculators
 
@@ -96,7 +95,7 @@ def test_no_lecture_escapes_the_checks():
 
 
 def test_each_calculator_stands_in_one_lecture_and_all_in_their_notebook():
-    shown = {path.stem: [cell.id for cell in read(path).code if is_calculator(cell)] for path in NOTEBOOKS}
+    shown = {path.stem: [cell.id for cell in read(path).code if cell.is_calculator] for path in NOTEBOOKS}
     together = shown.pop("calculators")
     assert together == [f"calculator-{name}" for name in calculators.CALCULATORS]
     assert sorted(cell for cells in shown.values() for cell in cells) == sorted(together)

@@ -9,9 +9,8 @@ import pytest
 from test_course import claim, code, trial
 
 from utils.course.__main__ import main
-from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, LectureResult, Verdict
-from utils.course.notebooks.notebook import Lecture, read
+from utils.course.notebooks.notebook import Lecture, code_hash, read
 from utils.course.receipts import provenance
 from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
 from utils.course.receipts.receipts import (

@@ -1,8 +1,8 @@
 """Records of a gradebook, made without grading."""
 
-from utils.course.grading import decisions
-from utils.course.grading.written import questions
 from utils.course.notebooks.lab import Lab, points_of
+from utils.grader import decisions
+from utils.grader.written import questions
 
 
 def record_of(lab: Lab, verdicts: dict[str, str | dict] | None = None, **changes) -> dict:

@@ -10,9 +10,9 @@ import pytest
 from helpers.figure_text import texts
 
 from utils.course.notebooks.notebook import read
-from utils.course.site.lecture import render
 from utils.facts import OTHER_GPUS
 from utils.napkin import answers, calculators
+from utils.site.lecture import render
 
 NAMES = list(calculators.CALCULATORS)
 # An argument that a person may move, and what its slider or box then says.

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from utils.course.grading import command as grade_command
+from utils.grader import command as grade_command
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,9 +26,11 @@ def parser(argv: list[str]) -> argparse.ArgumentParser:
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     grade_command.add_to(commands)
     if argv[:1] != ["grade"]:
-        from utils.course.commands import add_to  # torch, matplotlib, papermill: seconds that a grader need not wait
+        from utils.course import commands as course_commands  # torch, papermill: seconds that a grader need not wait
+        from utils.site import commands as site_commands
 
-        add_to(commands)
+        site_commands.add_to(commands)
+        course_commands.add_to(commands)
     return whole
 
 

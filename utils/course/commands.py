@@ -1,4 +1,4 @@
-"""The course's own commands: `run`, `site`, `tidy`, `release`, `badges` and more. They import torch, papermill and more."""
+"""The commands of a maintainer: rehearse, keep tidy, measure, collect evidence. They import torch, papermill and more."""
 
 import argparse
 import os
@@ -9,7 +9,6 @@ from utils.course import ROOT
 from utils.course.mutation import strength
 from utils.course.notebooks.colab_links import badges
 from utils.course.notebooks.length import measure
-from utils.course.notebooks.navigation import START
 from utils.course.notebooks.notebook import notebooks_in, read, runs_with_lectures
 from utils.course.notebooks.release import release
 from utils.course.notebooks.tidy import tidy
@@ -17,7 +16,6 @@ from utils.course.receipts import receipt_run
 from utils.course.receipts.wheels import wheels
 from utils.course.rehearsal.rehearse import rehearse
 from utils.course.rehearsal.seeds import SHIFTS, seeds
-from utils.course.run import run, run_beside
 
 SHORT_TIMEOUT, FULL_TIMEOUT = 900, 7200
 STRENGTH_HELP = f"""
@@ -31,37 +29,13 @@ for the ledger.
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
-    """Add every command but `grade` to the parser's."""
-    command = commands.add_parser("run", help="execute the lectures and print the ledger")
-    command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
-    command.add_argument("--full", action="store_true", help="the long form: all seeds, all epochs")
-    command.add_argument("--jobs", type=_count, default=2, help="lectures at a time (default 2)")
-    command.add_argument(
-        "--timeout", type=_count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
-    )
-    command.add_argument(
-        "--build", type=Path, default=ROOT / "build", help="where everything is written (default build/)"
-    )
-    command.set_defaults(command=_run)
+    _add_rehearsals(commands)
+    _add_tidy(commands)
+    _add_strength(commands)
+    _add_receipts(commands)
 
-    command = commands.add_parser("site", help="what `run` executed as pages; runs it first where it has changed")
-    command.add_argument(
-        "--build",
-        type=Path,
-        default=ROOT / "build",
-        help="where `run` wrote, and where site/ is written (default build/)",
-    )
-    command.set_defaults(command=_site)
 
-    command = commands.add_parser("publish", help="the pages and the students' archive, for any static host")
-    command.add_argument(
-        "--repo", metavar="OWNER/NAME", help="where the archive's notebooks say Colab finds the course"
-    )
-    command.add_argument(
-        "--build", type=Path, default=ROOT / "build", help="where `run` wrote, and where publish/ goes (default build/)"
-    )
-    command.set_defaults(command=_publish)
-
+def _add_rehearsals(commands: argparse._SubParsersAction) -> None:
     for name, function, what in (
         (
             "rehearse",
@@ -74,9 +48,9 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         command.add_argument(
             "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: all lectures and solutions"
         )
-        command.add_argument("--jobs", type=_count, default=2, help="notebooks at a time (default 2)")
+        command.add_argument("--jobs", type=count, default=2, help="notebooks at a time (default 2)")
         command.add_argument(
-            "--timeout", type=_count, default=SHORT_TIMEOUT, help=f"seconds a cell may take ({SHORT_TIMEOUT})"
+            "--timeout", type=count, default=SHORT_TIMEOUT, help=f"seconds a cell may take ({SHORT_TIMEOUT})"
         )
         command.set_defaults(command=function)
     command.add_argument(
@@ -88,6 +62,28 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help=f"a whole number or a range such as {SHIFTS[0]}-{SHIFTS[-1]}; may be repeated (default: two by the date)",
     )
 
+
+def _rehearse(args: argparse.Namespace) -> int:
+    return rehearse(_with_solutions(args.notebooks), ROOT / "build", jobs=args.jobs, timeout=args.timeout)
+
+
+def _seeds(args: argparse.Namespace) -> int:
+    options = {"jobs": args.jobs, "timeout": args.timeout}
+    return seeds(_with_solutions(args.notebooks), ROOT / "build", shifts=args.shift, **options)
+
+
+def _with_solutions(paths: list[Path]) -> list[Path]:
+    return find(paths or [receipt_run.LECTURES, receipt_run.SOLUTIONS], lectures=True)
+
+
+def _shifts(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    if not (found := list(range(count(first), count(last or first) + 1))):
+        raise argparse.ArgumentTypeError(f"{text!r} is an empty range: name the smaller number first")
+    return found
+
+
+def _add_tidy(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
     command.add_argument(
         "paths", nargs="*", type=Path, metavar="PATH", help="notebooks or folders, default: notebooks/"
@@ -113,9 +109,13 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
     command.set_defaults(command=lambda args: measure([read(path) for path in find(args.notebooks, lectures=True)]))
 
-    command = commands.add_parser("figures", help="the README's pictures, in notebooks/figures/")
-    command.set_defaults(command=_figures)
 
+def _badges(args: argparse.Namespace) -> int:
+    badges(args.repo)
+    return 0
+
+
+def _add_strength(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser(
         "strength",
         help="change the lectures' code in small ways and count how often an assert notices",
@@ -125,15 +125,24 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
     command.add_argument(
-        "--sample", type=_count, default=strength.SAMPLE, help=f"mutants a lecture (default {strength.SAMPLE})"
+        "--sample", type=count, default=strength.SAMPLE, help=f"mutants a lecture (default {strength.SAMPLE})"
     )
     command.add_argument("--all", action="store_true", help="all mutants, however long that takes")
     command.add_argument(
         "--cell", action="append", metavar="ID", help="only mutants of this cell, all of them; nothing stored"
     )
     command.add_argument("--seed", type=int, default=0, help="of the sample (default 0)")
-    command.add_argument("--jobs", type=_count, default=2, help="mutants at a time (default 2)")
+    command.add_argument("--jobs", type=count, default=2, help="mutants at a time (default 2)")
     command.set_defaults(command=_strength)
+
+
+def _strength(args: argparse.Namespace) -> int:
+    sample = None if args.all or args.cell else args.sample
+    options = {"sample": sample, "seed": args.seed, "jobs": args.jobs, "cells": args.cell, "build": ROOT / "build"}
+    return strength.strength(find(args.notebooks, lectures=True), **options)
+
+
+def _add_receipts(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser(
         "receipt",
         help="run lectures and solutions on a GPU, and keep which claims it verified",
@@ -148,15 +157,15 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument("--full", action="store_true", help="the long form of the lectures: all seeds, all epochs")
     command.add_argument("--again", action="store_true", help="also what the receipt has already")
-    command.add_argument("--limit", type=_count, help="stop after this many seconds; the same call continues later")
+    command.add_argument("--limit", type=count, help="stop after this many seconds; the same call continues later")
     command.add_argument(
         "--jobs",
-        type=_count,
+        type=count,
         default=_half_of_the_cores(),
         help="notebooks at a time, of those without proofs for a GPU (default %(default)s)",
     )
     command.add_argument(
-        "--timeout", type=_count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
+        "--timeout", type=count, help=f"seconds a cell may take ({SHORT_TIMEOUT}, long form {FULL_TIMEOUT})"
     )
     command.add_argument(
         "--together",
@@ -182,89 +191,6 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--build", type=Path, default=ROOT / "build", help="wheels go to BUILD/wheels (default build/)"
     )
     command.set_defaults(command=lambda args: wheels(args.python, args.build / "wheels"))
-
-
-def _half_of_the_cores() -> int:
-    return max(2, min(8, (os.cpu_count() or 2) // 2))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _run(args: argparse.Namespace) -> int:
-    timeout = args.timeout or (FULL_TIMEOUT if args.full else SHORT_TIMEOUT)
-    beside = [] if args.notebooks else [ROOT / "notebooks" / START]  # its page shows what it prints
-    lectures = find(args.notebooks, lectures=True)
-    return run(lectures, args.build, beside=beside, full=args.full, jobs=args.jobs, timeout=timeout)
-
-
-def _rehearse(args: argparse.Namespace) -> int:
-    return rehearse(_with_solutions(args.notebooks), ROOT / "build", jobs=args.jobs, timeout=args.timeout)
-
-
-def _seeds(args: argparse.Namespace) -> int:
-    options = {"jobs": args.jobs, "timeout": args.timeout}
-    return seeds(_with_solutions(args.notebooks), ROOT / "build", shifts=args.shift, **options)
-
-
-def _with_solutions(paths: list[Path]) -> list[Path]:
-    return find(paths or [receipt_run.LECTURES, receipt_run.SOLUTIONS], lectures=True)
-
-
-def _shifts(text: str) -> list[int]:
-    first, _, last = text.partition("-")
-    if not (found := list(range(_count(first), _count(last or first) + 1))):
-        raise argparse.ArgumentTypeError(f"{text!r} is an empty range: name the smaller number first")
-    return found
-
-
-def _badges(args: argparse.Namespace) -> int:
-    badges(args.repo)
-    return 0
-
-
-# The site's modules take a second to import: only the commands that need them do so, and `run` begins sooner.
-
-
-def _site(args: argparse.Namespace) -> int:
-    from utils.course.site.build import beside, build, executed_beside, stale
-
-    lectures = find([], lectures=True)
-    others = [path for path in beside() if not executed_beside(args.build, path)]
-    reason = stale(args.build, lectures)
-    if reason:
-        print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
-        return run(lectures, args.build, beside=others, timeout=SHORT_TIMEOUT)
-    status = 0
-    if others:
-        print(f"{', '.join(path.stem for path in others)}: these run first, for their pictures", file=sys.stderr)
-        status = run_beside(others, args.build, timeout=SHORT_TIMEOUT)
-    print(f"open {build(args.build)}")
-    return status
-
-
-def _publish(args: argparse.Namespace) -> int:
-    from utils.course.publish import publish
-    from utils.course.site.build import stale
-
-    reason = stale(args.build, find([], lectures=True))
-    if reason:
-        raise ValueError(f"{reason}: call `make site` first")
-    published = publish(args.build, args.repo)
-    files = [path for path in published.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files) / 1e6
-    print(f"{published}: {len(files)} files, {size:.1f} MB; give this folder to any static host")
-    return 0
-
-
-def _figures(args: argparse.Namespace) -> int:
-    from utils.course.site.readme_figures import figures
-
-    figures()
-    return 0
 
 
 def _receipt(args: argparse.Namespace) -> int:
@@ -298,10 +224,15 @@ def _named(name: str) -> list[Path]:
     return found
 
 
-def _strength(args: argparse.Namespace) -> int:
-    sample = None if args.all or args.cell else args.sample
-    options = {"sample": sample, "seed": args.seed, "jobs": args.jobs, "cells": args.cell, "build": ROOT / "build"}
-    return strength.strength(find(args.notebooks, lectures=True), **options)
+def _half_of_the_cores() -> int:
+    return max(2, min(8, (os.cpu_count() or 2) // 2))
+
+
+def count(text: str) -> int:
+    """An argument that is a whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def find(paths: list[Path], *, lectures: bool = False) -> list[Path]:

@@ -40,7 +40,7 @@ def run(
     timeout: int | None = None,
     store: Path = STORE,
 ) -> int:
-    """Execute the lectures in `paths`, write everything under `build`, print the ledger.
+    """Execute the lectures in `paths`, write them and the ledger under `build`, print the ledger.
 
     `beside`: notebooks without claims that the pages show too; they run with the lectures, and have no row in the ledger.
     `timeout` is in seconds per cell, None for no limit; `store` holds the receipts of runs on GPUs. Returns the exit
@@ -58,9 +58,8 @@ def run(
     results = _all(lectures, others, build, header=header, timeout=timeout, kept=kept, jobs=jobs)
     results, more = results[: len(lectures)], results[len(lectures) :]
     ledger.write(build / "ledger.json", header, results)
-    problem = _pages(build, store)
-    _report(results, more, build, time.monotonic() - began, problem)
-    return 1 if problem or any(result.red for result in (*results, *more)) else 0
+    _report(results, more, build, time.monotonic() - began)
+    return 1 if any(result.red for result in (*results, *more)) else 0
 
 
 def run_beside(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | None = None) -> int:
@@ -219,26 +218,15 @@ def say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
 
 
-def _pages(build: Path, store: Path) -> str:
-    """Make the pages from the run; returns the problem, or "" if there is none."""
-    from utils.course.site.build import build as build_site  # takes a second, which the lectures need not wait for
-
-    try:
-        build_site(build, store)
-    except Exception as error:  # nbconvert can fail in many ways, and none may lose the verdicts
-        return f"the pages could not be made: {type(error).__name__}: {error}"
-    return ""
-
-
 def _report(
-    results: list[ledger.LectureResult], beside: list[ledger.LectureResult], build: Path, seconds: float, problem: str
+    results: list[ledger.LectureResult], beside: list[ledger.LectureResult], build: Path, seconds: float
 ) -> None:
     failures = ledger.failures([*results, *beside])
     parts = [ledger.table(results), failures, ledger.unverified(results), ledger.elsewhere(results)]
     print("\n" + "\n\n".join(part for part in parts if part))
-    pages = problem or f"pages {_short(build / 'site' / 'index.html')}"
-    print(f"\n{seconds:.0f} s in all · ledger {_short(build / 'ledger.json')} · {pages}")
+    print(f"\n{seconds:.0f} s in all · ledger {short(build / 'ledger.json')}")
 
 
-def _short(path: Path) -> Path:
+def short(path: Path) -> Path:
+    """From the current folder, where it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -7,11 +7,11 @@ import pytest
 from helpers.notebook_shell import notebook_shell
 from helpers.small_lab import DOUBLE, METAS, book, lab_of
 
-from utils.course.grading.submission import ELSEWHERE, read_submission
 from utils.course.notebooks.lab import starter
 from utils.course.notebooks.notebook import text_of
 from utils.course.notebooks.starter_cells import Facts, overview, under_the_heading
 from utils.course.notebooks.tidy import FOLDED, as_bytes, tidied
+from utils.grader.submission import ELSEWHERE, read_submission
 
 REPAIR = DOUBLE.replace(": double: add it to itself", "").replace(
     "    ### END", "    ### INSTEAD\n    # return x\n    ### END"

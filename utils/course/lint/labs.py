@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from utils.course.lint import lectures
 from utils.course.lint.lectures import tree_of
-from utils.course.mutation.dataflow import called_name
-from utils.course.notebooks.colab_links import is_colab
+from utils.course.notebooks.dataflow import called_name
 from utils.course.notebooks.lab import Lab, points_of, solution_lines, starter
 from utils.course.notebooks.notebook import Cell
 from utils.course.notebooks.tidy import FOLDED
@@ -108,7 +107,7 @@ def points_are_given(lab: Lab) -> list[str]:
     """Every check has points, hidden ones are tagged so, and a task needs only tasks before it."""
     problems = []
     for cell in lab.book.cells:
-        extra = sorted(cell.raw.get("metadata", {}).keys() - METADATA - (FOLDED.keys() if is_colab(cell) else set()))
+        extra = sorted(cell.raw.get("metadata", {}).keys() - METADATA - (FOLDED.keys() if cell.is_colab else set()))
         if extra:
             problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
         if set(cell.tags) - TAGS:
@@ -248,7 +247,7 @@ def _not_a_check(node: ast.AST) -> Iterator[str]:
 
 def parameters_are_there(lab: Lab) -> list[str]:
     """One cell tagged `parameters`, the first code of the lab but Colab's, sets device and seed."""
-    own = [cell for cell in lab.book.code if not is_colab(cell)]
+    own = [cell for cell in lab.book.code if not cell.is_colab]
     tagged = [cell for cell in own if "parameters" in cell.tags]
     if len(tagged) != 1 or tagged[0] is not own[0]:
         return ["not exactly one cell is tagged parameters, the first code cell"]

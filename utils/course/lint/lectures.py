@@ -10,9 +10,8 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.course.lint.words import strangers
-from utils.course.mutation.dataflow import Use, called_name
-from utils.course.mutation.mutants import is_calculator
-from utils.course.notebooks.colab_links import address_of, cell_source, is_colab, title_source
+from utils.course.notebooks.colab_links import address_of, cell_source, title_source
+from utils.course.notebooks.dataflow import Use, called_name
 from utils.course.notebooks.length import length
 from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
@@ -308,7 +307,7 @@ def colab_problems(book: Lecture, folder: str) -> list[str]:
     first, second = (*book.cells, None, None)[:2]
     path = f"{folder}/{DEEPER}/{book.path.name}" if book.deeper else f"{folder}/{book.path.name}"
     problems = []
-    if second is None or not is_colab(second) or second.source != cell_source(path, address):
+    if second is None or not second.is_colab or second.source != cell_source(path, address):
         problems.append("the second cell is not Colab's as `make badges` writes it: call that")
     if first is not None and first.source != title_source(first.source, path, address):
         problems.append("the title's link to Colab is not as `make badges` writes it: call that")
@@ -323,7 +322,7 @@ def parameters_are_there_where_used(lecture: Lecture) -> list[str]:
         return [f"{len(tagged)} cells are tagged parameters, and the name full is {'' if uses else 'not '}used"]
     if not uses:
         return []
-    own = [cell for cell in lecture.code if not is_colab(cell)]
+    own = [cell for cell in lecture.code if not cell.is_colab]
     problems = [] if tagged[0] is own[0] else ["the parameters cell is not the first code cell"]
     tree = tree_of(tagged[0])
     if tree is None or not any(ast.unparse(node) == "full = False" for node in tree.body):
@@ -375,7 +374,7 @@ def prose_leads(lecture: Lecture) -> list[str]:
 
     A picture follows its proof at once, so the prose after it is the one that counts. Colab's cell counts as none.
     """
-    cells = [cell for cell in lecture.cells if not is_colab(cell)]
+    cells = [cell for cell in lecture.cells if not cell.is_colab]
     around = zip([None, *cells[:-1]], cells, [*cells[1:], None], strict=True)
     problems, led = [], []
     for before, cell, after in around:
@@ -395,7 +394,7 @@ def calculators_are_introduced(lecture: Lecture) -> list[str]:
     """Before a calculator stands prose that asks for a guess; its cell imports it, shows it and does nothing else."""
     problems = []
     for before, cell in zip([None, *lecture.cells[:-1]], lecture.cells, strict=True):
-        if not is_calculator(cell):
+        if not cell.is_calculator:
             continue
         name = cell.id.removeprefix("calculator-")
         if before is None or before.kind != "markdown" or "?" not in before.source or CLAIM.match(before.source):
@@ -443,7 +442,7 @@ def code_is_plain_python(lecture: Lecture) -> list[str]:
             problems.append(f"cell {cell.id}: installs something; requirements.txt does that")
         if re.search(r"^\s*%%", cell.source):
             problems.append(f"cell {cell.id}: a cell magic can hide what the cell does")
-        if PATH_EDIT.search(cell.source) and not is_colab(cell):  # whose text another rule fixes
+        if PATH_EDIT.search(cell.source) and not cell.is_colab:  # whose text another rule fixes
             problems.append(f"cell {cell.id}: edits sys.path; the package is installed")
         if any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(tree)):
             problems.append(f"cell {cell.id}: star import")

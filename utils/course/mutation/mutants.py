@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from utils.course.mutation.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
-from utils.course.notebooks.colab_links import is_colab
+from utils.course.notebooks.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
 from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
 from utils.facts import ASSERT_FUNCTIONS
 
@@ -84,9 +83,9 @@ class Code:
     """
 
     def __init__(self, lecture: Lecture):
-        code = [cell for cell in lecture.code if not is_colab(cell)]
+        code = [cell for cell in lecture.code if not cell.is_colab]
         trees = {cell.index: syntax_tree(cell) for cell in code}
-        drawn = {cell.index for cell in code if is_picture(cell)}
+        drawn = {cell.index for cell in code if cell.is_picture}
         needed = set().union(*(Use(trees[c.index].body).needs for c in code if c.index not in drawn))
         self.cells = [cell for cell in code if cell.index not in drawn or Use(trees[cell.index].body).binds & needed]
         self.trees = [trees[cell.index] for cell in self.cells]
@@ -165,7 +164,7 @@ def mutants_of(code: Code, leave_out: set[str]) -> list[Mutant]:
     found = []
     for position, cell in enumerate(code.cells):
         tagged = LEFT_OUT_TAGS & set(cell.tags)
-        if not (tagged or is_picture(cell) or cell.id in leave_out):
+        if not (tagged or cell.is_picture or cell.id in leave_out):
             found += _mutants_of_cell(code, position)
     return found
 
@@ -483,15 +482,6 @@ def _holds_on_a_cpu(test: ast.expr) -> bool | None:
         with suppress(ValueError, NameError):  # `device.type == other.type` cannot be told
             return bool(eval(words.replace("device.type", "'cpu'"), {"__builtins__": {}}))
     return None
-
-
-def is_picture(cell: Cell) -> bool:
-    """Whether the cell only shows something: a picture, or a calculator."""
-    return cell.id.startswith("picture-") or is_calculator(cell)
-
-
-def is_calculator(cell: Cell) -> bool:
-    return cell.kind == "code" and cell.id.startswith("calculator-")
 
 
 def _starts_section(cell: Cell) -> bool:

@@ -32,11 +32,10 @@ from tqdm import tqdm
 
 from utils.checks.asserts import NOT_VERIFIED
 from utils.course import ROOT
-from utils.course.mutation.dataflow import with_their_needs
 from utils.course.mutation.fork_runner import CRASHED, KILLED, STILLBORN, SURVIVED
-from utils.course.mutation.mutants import Code, Mutant, is_picture, mutants_of
-from utils.course.notebooks.colab_links import is_colab
-from utils.course.notebooks.notebook import Lecture, read, source_hash
+from utils.course.mutation.mutants import Code, Mutant, mutants_of
+from utils.course.notebooks.dataflow import with_their_needs
+from utils.course.notebooks.notebook import Lecture, code_hash, read
 
 STORE = ROOT / "tests" / "strength"
 EQUIVALENT = "equivalent.toml"
@@ -349,12 +348,6 @@ def write_proposal(measured: Measured, path: Path) -> None:
 
 
 # What is kept, and what the ledger shows
-
-
-def code_hash(lecture: Lecture) -> str:
-    """Of all code but pictures, calculators and Colab's cell: these and prose change without making a measurement stale."""
-    proving = (cell for cell in lecture.code if not (is_picture(cell) or is_colab(cell)))
-    return source_hash("\n\n".join(f"{cell.id}\n{cell.source}" for cell in proving))
 
 
 def write_result(measured: Measured, path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.course import ROOT
-from utils.course.notebooks.notebook import Cell, load, notebooks_in, text_of
+from utils.course.notebooks.notebook import COLAB, load, notebooks_in, text_of
 from utils.course.notebooks.release import release
-from utils.course.notebooks.tidy import COLAB, as_bytes
+from utils.course.notebooks.tidy import as_bytes
 
 FOLDERS = {"notebooks": "notebooks", "solutions": "labs"}  # folder of a notebook → folder from which Colab opens it
 LINE = re.compile(r"\n\n\[Open in Colab\]\([^)]*\)")  # under a notebook's title
@@ -90,10 +90,6 @@ def address_of(root: Path = ROOT) -> str:
 def cell_source(path: str, address: str) -> str:
     """The code of the cell `colab` in the notebook `path` of the repository, "labs/01_views_and_attention.ipynb" say."""
     return SOURCE.format(address=address, path=path)
-
-
-def is_colab(cell: Cell) -> bool:
-    return cell.kind == "code" and cell.id == COLAB
 
 
 def title_source(source: str, path: str, address: str) -> str:

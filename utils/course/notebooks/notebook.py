@@ -10,6 +10,7 @@ from pathlib import Path
 NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
 CAPSTONE = "capstone"  # the notebook after the last lecture, whose claims are C.1, C.2, …
 SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
+COLAB = "colab"  # the id of the first code cell, which fetches the course in Colab
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
 CLAIM = re.compile(
@@ -34,6 +35,20 @@ class Cell:
     def host(self) -> str:
         """Why this proof stays on the host although the machine may have a GPU; "" for all that do not."""
         return self.raw.get("metadata", {}).get(HOST, "") if HOST in self.tags else ""
+
+    @property
+    def is_colab(self) -> bool:
+        """Whether it is the cell that fetches the course where there is none."""
+        return self.kind == "code" and self.id == COLAB
+
+    @property
+    def is_calculator(self) -> bool:
+        return self.kind == "code" and self.id.startswith("calculator-")
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether the cell only shows something: a picture, or a calculator."""
+        return self.id.startswith("picture-") or self.is_calculator
 
 
 @dataclass(frozen=True)
@@ -161,6 +176,12 @@ def source_hash(source: str) -> str:
     """SHA-256 of a cell's source, ignoring the kind of line endings, trailing blanks and outer blank lines."""
     lines = [line.rstrip() for line in source.strip().splitlines()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def code_hash(lecture: Lecture) -> str:
+    """Of all code but pictures, calculators and Colab's cell: these and prose change without making a measurement stale."""
+    proving = (cell for cell in lecture.code if not (cell.is_picture or cell.is_colab))
+    return source_hash("\n\n".join(f"{cell.id}\n{cell.source}" for cell in proving))
 
 
 def syntax_tree(cell: Cell) -> ast.Module:

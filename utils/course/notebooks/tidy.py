@@ -6,7 +6,7 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.course.notebooks.navigation import CELL, with_navigation
-from utils.course.notebooks.notebook import CLAIM, callout, load, text_of
+from utils.course.notebooks.notebook import CLAIM, COLAB, callout, load, text_of
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -22,7 +22,6 @@ KEPT = (
     "builds_on", "difficulty", "goals", "host", "importance", "minutes", "needs", "points", "tags",
 )  # of a cell's metadata  # fmt: skip
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
-COLAB = "colab"  # the id of the cell that fetches the course there; folded everywhere
 SET_UP = "setup"  # folded in a lecture and in a starter
 POINTS, CHECKS = "points-so-far", "checks"  # only a starter has them, folded too
 CHECK = "check-"  # how the id of a check begins; in a starter it is one line, in sight

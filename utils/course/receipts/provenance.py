@@ -10,9 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from utils.course import ROOT
-from utils.course.mutation.dataflow import Use, with_their_needs
-from utils.course.mutation.mutants import is_calculator, is_picture
-from utils.course.notebooks.colab_links import is_colab
+from utils.course.notebooks.dataflow import Use, with_their_needs
 from utils.course.notebooks.notebook import Lecture, source_hash, syntax_tree
 from utils.device import git
 
@@ -26,14 +24,14 @@ def needs_of(lecture: Lecture) -> dict[str, str]:
 
     Raises ValueError for a cell that is not plain Python.
     """
-    cells = [cell for cell in lecture.code if not is_colab(cell)]
+    cells = [cell for cell in lecture.code if not cell.is_colab]
     for cell in cells:
         syntax_tree(cell)
     statements = [(cell, text, use) for cell in cells for text, use in _statements(cell.source)]
     uses = [use for _, _, use in statements]
     proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
     # What proofs and pictures do to objects that they did not make is left out; the names that they make count.
-    in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs or is_picture(cell)}
+    in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs or cell.is_picture}
     hashes = {}
     for claim in lecture.claims:
         if claim.proof:
@@ -64,7 +62,7 @@ def _one_by_one(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
 
 def modules_hash(lecture: Lecture) -> str:
     """The hash of the modules of utils that a notebook imports, directly or indirectly."""
-    proving = (cell for cell in lecture.code if not (is_calculator(cell) or is_colab(cell)))
+    proving = (cell for cell in lecture.code if not (cell.is_calculator or cell.is_colab))
     trees = [syntax_tree(cell) for cell in proving]
     wanted = set().union(*map(_imported, trees))
     seen: set[str] = set()

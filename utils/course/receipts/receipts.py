@@ -14,10 +14,9 @@ from textwrap import shorten
 
 from utils.atomic_write import write_text
 from utils.course import ROOT
-from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, LectureResult, trouble
-from utils.course.notebooks.notebook import Lecture
+from utils.course.notebooks.notebook import Lecture, code_hash
 from utils.course.receipts.provenance import modules_hash, needs_of
 
 STORE = ROOT / "tests" / "receipts"

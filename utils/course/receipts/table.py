@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-from utils.course.mutation.strength import code_hash
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture
+from utils.course.notebooks.notebook import Lecture, code_hash
 from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"

@@ -1,8 +1,0 @@
-# earns: 2
-# honest: strides
-# %% code-swap
-def swapped(x, a, b):
-    import utils.course.grading.worker as worker, utils.lab as lab, utils.lab.plain_values as wire
-    wire.DTYPES.clear()
-    lab.evaluate = worker.evaluate = lambda *a, **k: True
-    return ()

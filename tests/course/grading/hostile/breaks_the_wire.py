@@ -1,7 +1,0 @@
-# earns: 2
-# honest: strides
-# %% code-swap
-def swapped(x, a, b):
-    from utils.course.grading import framing, protocol
-    framing.LENGTH = protocol.plain_values = None
-    return ()

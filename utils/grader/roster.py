@@ -1,0 +1,452 @@
+"""Who handed in what: notebooks in a folder, in a folder for each student, or in a zip as Canvas and Moodle export it."""
+
+import csv
+import errno
+import functools
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+import stat
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from utils.course.notebooks.lab import Lab
+from utils.grader.submission import LARGEST, functions_of, is_starter
+
+MOST_FILES = 100_000
+MOST_OF_ONE = 50  # notebooks read per student, of LARGEST bytes together
+LONGEST_NAME = 120  # bytes of a student's name in the name of a file
+IS_THIS_LABS = 0.5  # the likeness from which a file counts as this lab's
+CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
+DEFINITION = re.compile(rb"(?:def|class) (\w+)")
+NO_DATE = 1980  # what zip writes where it knows no date
+NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
+CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
+DATE = re.compile(r"(?<!\d)(?:(?:19|20)\d\d[-_.]\d{1,2}[-_.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.](?:\d\d){1,2})(?!\d)")
+NOTHING = "no notebook was handed in"
+
+
+@dataclass(frozen=True)
+class Handed:
+    """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none; `when` is the date
+    of the file, as in Work.
+    """
+
+    student: str
+    id: str
+    name: str
+    read: Callable[[], bytes]
+    when: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The file to grade for one student and one lab. problem: why there is nothing to grade, or "".
+
+    handed_in: the file's date, or its date in the export, as 2026-11-20T14:03:10 in local time; "" where it has none.
+    """
+
+    student: str
+    id: str
+    lab: Lab
+    file: str
+    digest: str
+    read: Callable[[], bytes]
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    handed_in: str = ""
+
+    @property
+    def key(self) -> str:
+        """A unique file name for the student."""
+        return file_name(self.student)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A student of the class list."""
+
+    student: str
+    id: str
+
+
+def file_name(student: str) -> str:
+    """A file name for the student. A name that is no file name gets a hash, and so does one that looks as if it had one."""
+    plain = unicodedata.normalize("NFC", student)
+    safe = re.sub(r"[^\w.-]+", "_", plain).strip("._").encode()[:LONGEST_NAME].decode(errors="ignore")
+    if safe == student and not re.search(r"-[0-9a-f]{8}$", safe):
+        return safe
+    return f"{safe or 'student'}-{hashlib.sha256(student.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def class_list(path: Path) -> list[Listed]:
+    """The students of a CSV file with a column `student` and, where the LMS numbers them, a column `id`.
+
+    The gradebook that Canvas exports has these columns. Raises ValueError for another file.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"the class list {path} cannot be read: {error}") from error
+    lower = [{(name or "").strip().lower(): value or "" for name, value in row.items() if name} for row in rows]
+    if not lower or "student" not in lower[0]:
+        raise ValueError(
+            f"the class list {path} needs a line of headings with `student`, separated by commas, and a line for each"
+        )
+    listed = [Listed(row["student"].strip(), row.get("id", "").strip()) for row in lower]
+    return [
+        each for each in listed if each.student and each.student.lower() not in ("points possible", "student, test")
+    ]
+
+
+def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
+    """Those of the class list of whom there is nothing, by number where both have one, else by name."""
+    works = list(works)
+    ids, names = {work.id for work in works if work.id}, {_plain(work.student) for work in works}
+    unnumbered = {_plain(work.student) for work in works if not work.id}
+    return [
+        each for each in listed if each.id not in ids and _plain(each.student) not in (unnumbered if each.id else names)
+    ]
+
+
+def unrecognised(source: Path, works: Iterable[Work]) -> list[str]:
+    """The students who handed in something of which none is one of these works."""
+    known = {work.student.removesuffix(f" ({work.id})") for work in works}
+    return sorted({file.student for file in _handed(source)} - known)
+
+
+def _plain(name: str) -> str:
+    """A name as Canvas writes it in the name of a file, without spaces, signs and capitals, whatever comes first."""
+    letters = re.split(r"[\W_]+", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(sorted("".join(letters)))
+
+
+def works(source: Path, labs: list[Lab]) -> list[Work]:
+    """One Work for each student and lab of which something was handed in, by student.
+
+    Raises ValueError if nothing was, and where two students have one number, one name in the tables or one file name.
+    """
+    if not source.exists():
+        raise ValueError(f"no such folder or zip: {source}")
+    handed = list(_handed(source))
+    if not any(_is_notebook(file.name) for file in handed):
+        raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
+    ids: dict[str, set[str]] = {}
+    for file in handed:
+        ids.setdefault(file.student, set()).add(file.id)
+    by_student: dict[str, list[Handed]] = {}
+    for file in handed:
+        shared = len(ids[file.student]) > 1  # two students with the same name
+        listed = f"{file.student} ({file.id})" if shared and file.id else file.student
+        files = by_student.setdefault(listed, [])
+        if files and (files[0].student, files[0].id) != (file.student, file.id):
+            raise ValueError(
+                f"{listed!r} would be two students: rename the files of one of them ({files[0].name}; {file.name})"
+            )
+        files.append(file)
+    _refuse_shared(by_student)
+    found = [work for student, files in sorted(by_student.items()) for work in _chosen(student, files, labs)]
+    if not found:
+        raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
+    return found
+
+
+def _refuse_shared(by_student: dict[str, list[Handed]]) -> None:
+    for what, of in (
+        ("number", lambda student, files: next((file.id for file in files if file.id), "")),
+        ("file name", lambda student, files: file_name(student).casefold()),
+    ):
+        first: dict[str, str] = {}
+        for student, files in by_student.items():
+            if (value := of(student, files)) and first.setdefault(value, student) != student:
+                raise ValueError(
+                    f"{first[value]!r} and {student!r} have the same {what}, {value!r}: rename the files of one of them "
+                    f"({by_student[first[value]][0].name}; {files[0].name})"
+                )
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(NOTEBOOKS)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith("._") or name in ("__MACOSX", ".DS_Store", ".git", ".ipynb_checkpoints")
+
+
+def _handed(source: Path) -> Iterator[Handed]:
+    if source.is_file():
+        yield from _in_export(source)
+        return
+    paths = [path for path in sorted(source.iterdir()) if not _hidden(path.name)]
+    style = _style([path.name for path in paths])
+    for path in paths:
+        student, number = _who(path.name if path.is_dir() else _stem(path.name), style)
+        if path.is_dir() and not path.is_symlink():
+            yield from _in_folder(path, source, student, number)
+        elif path.suffix.lower() == ".zip":
+            yield from _in_zip(path.name, _opener(path), student, number, _date_of(path))
+        elif _is_notebook(path.name):
+            yield Handed(student, number, path.name, lambda path=path: _file(path), _date_of(path))
+        elif number:
+            yield _without_notebook(student, number, path.name)
+
+
+def _stem(name: str) -> str:
+    """Without the ending of a notebook or a zip."""
+    return re.sub(r"\.(ipynb(\.txt|\.json)?|zip)$", "", name, flags=re.I)
+
+
+def _style(names: list[str]) -> re.Pattern | None:
+    """How the entries of one export are named: as most of them are. A student chooses only a part of one's own name."""
+    styles = [next((style for style in (CANVAS, MOODLE) if style.fullmatch(name)), None) for name in names]
+    matches = Counter(style for style in styles if style)
+    return matches.most_common(1)[0][0] if matches else None
+
+
+def _who(name: str, style: re.Pattern | None) -> tuple[str, str]:
+    """(student, number in the LMS) from the name of a file or folder of an export in this style."""
+    name = unicodedata.normalize("NFC", name)  # macOS writes ü as two characters, whoever decides writes one
+    match = style.fullmatch(name) if style else None
+    return (match["name"], match["id"]) if match else (name, "")
+
+
+def _without_notebook(student: str, number: str, name: str) -> Handed:
+    return Handed(student, number, name, lambda: _refused(f"{NOTHING}, but {name}"))
+
+
+def _in_folder(folder: Path, source: Path, student: str, number: str) -> Iterator[Handed]:
+    """The notebooks in one student's folder; without one, an entry that says so."""
+    found, other = False, ""
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir() or ".ipynb_checkpoints" in file.parts or file.name.startswith("._"):
+            continue
+        name = str(file.relative_to(source))
+        if file.suffix.lower() == ".zip":
+            yield from _in_zip(name, _opener(file), student, number, _date_of(file))
+        elif _is_notebook(file.name):
+            yield Handed(student, number, name, lambda file=file: _file(file), _date_of(file))
+        else:
+            other = other or name
+            continue
+        found = True
+    if not found:
+        yield _without_notebook(student, number, other or "an empty folder")
+
+
+def _opener(path: Path) -> Callable[[], zipfile.ZipFile]:
+    def opened() -> zipfile.ZipFile:
+        if not path.is_file() or path.is_symlink():
+            _refused("a link or a device, not a file")
+        return zipfile.ZipFile(path)
+
+    return opened
+
+
+def _in_export(path: Path) -> Iterator[Handed]:
+    """The students of a zip, by its folders and files."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is neither a folder nor a zip: {error}") from error
+    with archive:
+        members = [member for member in archive.infolist()[:MOST_FILES] if not member.is_dir()]
+    parts = [(member, PurePosixPath(member.filename).parts) for member in members]
+    parts = [(member, inside) for member, inside in parts if not any(map(_hidden, inside))]
+    tops = {inside[0] for _, inside in parts}
+    if (
+        len(tops) == 1
+        and not _style(list(tops))
+        and (any(len(inside) > 2 for _, inside in parts) or parts[0][1][0] in ("submissions", path.stem))
+    ):
+        parts = [(member, inside[1:]) for member, inside in parts if len(inside) > 1]  # the zip of a folder
+    style = _style(list(dict.fromkeys(inside[0] for _, inside in parts)))
+    owners: dict[tuple[str, str], list] = {}
+    for member, inside in parts:
+        owners.setdefault(_who(inside[0] if len(inside) > 1 else _stem(inside[0]), style), []).append((member, inside))
+    for (student, number), files in owners.items():
+        found = False
+        for member, inside in files:
+            name = f"{path.name}/{member.filename}"
+            if inside[-1].lower().endswith(".zip"):
+                opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_member(path, member)))  # noqa: E731
+                yield from _in_zip(name, opened, student, number, _date_in(member))
+            elif _is_notebook(inside[-1]):
+                yield Handed(student, number, name, lambda member=member: _member(path, member), _date_in(member))
+            else:
+                continue
+            found = True
+        if not found and (number or len(files[0][1]) > 1):
+            yield _without_notebook(student, number, files[0][0].filename)
+
+
+def _date_of(path: Path) -> str:
+    try:
+        return datetime.fromtimestamp(path.lstat().st_mtime).isoformat(timespec="seconds")
+    except (OSError, OverflowError, ValueError):
+        return ""
+
+
+def _date_in(member: zipfile.ZipInfo) -> str:
+    try:
+        when = datetime(*member.date_time)
+    except ValueError:
+        return ""
+    return "" if when.year <= NO_DATE else when.isoformat()
+
+
+def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str, when: str) -> Iterator[Handed]:
+    """The notebooks of one student's zip, which was handed in at `when`."""
+    try:
+        with opened() as archive:
+            members = archive.infolist()
+    except Exception as error:  # an invalid zip can raise any exception
+        message = f"the zip cannot be read ({error})"
+        yield Handed(student, number, name, lambda: _refused(message), when)
+        return
+    found = False
+    for member in members[:MOST_FILES]:
+        inside = PurePosixPath(member.filename)
+        if not _is_notebook(inside.name) or member.is_dir() or any(map(_hidden, inside.parts)):
+            continue
+        found = True
+        inner = lambda member=member: _member(None, member, opened)  # noqa: E731
+        yield Handed(student, number, f"{name}/{member.filename}", inner, when)
+    if not found:
+        yield Handed(student, number, name, lambda: _refused("no notebook is in the zip"), when)
+
+
+def _member(path: Path | None, member: zipfile.ZipInfo, opened: Callable[[], zipfile.ZipFile] | None = None) -> bytes:
+    """At most LARGEST + 1 bytes of it, whatever size it claims."""
+    try:
+        with opened() if opened else zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            return stream.read(LARGEST + 1)
+    except Exception as error:  # packed bytes can be wrong in many ways
+        return _refused(f"the file cannot be unpacked ({error})")
+
+
+def _file(path: Path) -> bytes:
+    """At most LARGEST + 1 bytes of a plain file. A link may lead anywhere, and a pipe never ends."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return _refused("a device, not a file")
+        return file.read(LARGEST + 1)
+
+
+def _refused(message: str) -> bytes:
+    raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a file is: its likeness to each lab, whether it is that lab's starter, as it was given, its digest, and what is
+    wrong with reading it; `another`: the lab that it is of, if that is none of those graded.
+    """
+
+    likeness: tuple[float, ...]
+    untouched: tuple[bool, ...]
+    digest: str
+    problem: str
+    another: str
+
+    def preference(self, which: int) -> tuple:
+        """The larger, the rather it is graded for that lab."""
+        like = self.likeness[which]
+        return not self.another, like >= IS_THIS_LABS, not self.untouched[which], like, not self.problem
+
+
+def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
+    """The file for each lab, by what is in it, or by its name; for one lab alone, any that is not another's.
+
+    Of several of the lab, one in which the student has written something, then the one most like it, then the newest.
+    """
+    unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
+    number = next((file.id for file in files if file.id), "")
+    looked, left = [], LARGEST
+    for file in files:
+        looked.append(_looked_at(file, labs, left))
+        left -= looked[-1][1]
+    for which, lab in enumerate(labs):
+        best = max(
+            range(len(files)),
+            key=lambda index: (*looked[index][0].preference(which), files[index].when),
+        )
+        about = looked[best][0]
+        if about.another:
+            if len(labs) == 1:
+                problem = f"nothing of this lab was handed in; {files[best].name} is of lab {about.another}"
+                yield Work(student, number, lab, "", about.digest, files[best].read, (), problem)
+            continue
+        if about.likeness[which] < IS_THIS_LABS and len(labs) > 1:
+            continue
+        file = files[best]
+        others = [
+            each
+            for each, (other, _) in zip(files, looked, strict=True)
+            if each is not file and other.likeness[which] >= IS_THIS_LABS
+        ]
+        notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
+        if unread:
+            notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
+        yield Work(student, number, lab, file.name, about.digest, file.read, notes, about.problem, file.when)
+
+
+def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
+    """What it is, and how many bytes were read. left: how many of this student may still be."""
+    raw, problem = b"", ""
+    try:
+        raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
+    except (ValueError, OSError) as error:
+        problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
+    likeness = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
+    another = "" if max(likeness) >= IS_THIS_LABS else _another(raw, labs)
+    if max(likeness) < IS_THIS_LABS and not another:
+        told = _defines(raw, labs)
+        told = told if any(told) else [_named(file.name, lab) for lab in labs]
+        likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
+    untouched = tuple(like >= IS_THIS_LABS and is_starter(raw, lab) for like, lab in zip(likeness, labs, strict=True))
+    return Looked(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+
+
+def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
+    """For each lab, whether the file defines what most of its tasks ask for, whatever its cells are called."""
+    wanted = [[{name.encode() for name in functions_of(task)} for task in lab.tasks] for lab in labs]
+    names = set().union(*itertools.chain(*wanted))
+    found = {match[1] for match in DEFINITION.finditer(raw) if match[1] in names} if len(raw) <= LARGEST else set()
+    return [sum(bool(task & found) for task in tasks) >= IS_THIS_LABS * len(tasks) for tasks in wanted]
+
+
+def _named(name: str, lab: Lab) -> bool:
+    """Whether the file's name contains the lab's number, elsewhere than in a date."""
+    number = lab.name.partition("_")[0]
+    plain = DATE.sub(" ", PurePosixPath(name).name)
+    return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", plain) is not None
+
+
+def _share(ids: list[str], raw: bytes) -> float:
+    """The share of these cell ids in the file: some labs have ids in common."""
+    return sum(json.dumps(name).encode() in raw for name in ids) / len(ids) if len(raw) <= LARGEST else 0.0
+
+
+def _another(raw: bytes, labs: list[Lab]) -> str:
+    """The number of the lab that the file is of, among those whose solutions lie beside these labs'; "" for none."""
+    known = _ids_of_labs(labs[0].book.path.parent)
+    shares = {name: _share(ids, raw) for name, ids in known.items() if name not in [lab.name for lab in labs]}
+    best = max(shares, key=shares.get, default="")
+    return best.partition("_")[0] if best and shares[best] >= IS_THIS_LABS else ""
+
+
+@functools.cache
+def _ids_of_labs(folder: Path) -> dict[str, list[str]]:
+    """lab -> ids of the cells with its tasks' code."""
+    found = {path.stem: CODE_CELL.findall(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.ipynb"))}
+    return {name: ids for name, ids in found.items() if ids}

@@ -1,0 +1,169 @@
+"""A lab's results for the class: a page, with the hardest tasks and what failed most, and a table for the screen."""
+
+from collections import Counter
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from utils.course.notebooks.lab import Lab
+from utils.grader import decisions, gradebook, pages, reading
+from utils.grader.feedback import NEXT, Class, class_of, page_path, title_of, title_of_question
+from utils.grader.similar import Pair, alike
+from utils.grader.written import questions
+
+MOST_SHOWN = 10
+MOST_BARS, TALLEST = 14, 7  # of the histogram; its height in rem
+
+
+def summary_path(out: Path, lab: Lab) -> Path:
+    return out / f"{lab.name}.html"
+
+
+def write_summary(out: Path, lab: Lab, records: list[dict], group: Class) -> None:
+    """OUT/<lab>.html and OUT/<lab>.alike.csv, of the lab's records with decisions (at least one), where these changed."""
+    path, mark = summary_path(out, lab), pages.mark_of(lab, Path(__file__), records)
+    if not pages.is_made_from(path, mark):
+        pairs = alike(lab, {record["student"]: record["code"] for record in records})
+        gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
+        gradebook.write_whole(path, summary(lab, records, group, pairs, mark))
+
+
+def summary(lab: Lab, records: list[dict], group: Class, pairs: list[Pair], mark: str = "") -> str:
+    """The page as HTML; what students wrote in it is escaped."""
+    counted = [record for record in records if not gradebook.blank(record)]
+    points = max(record["points"] for record in records)
+    parts = [f"<h1>{pages.phrase(lab.book.title)}</h1>"]
+    said = f"{len(records)} submissions"
+    said += f", {len(counted)} of them graded" if len(counted) < len(records) else ""
+    said += f"; the median is <strong>{group.total:g}</strong> of {points} points" if counted else ""
+    parts.append(f"<p class=total>{said}</p>")
+    if counted:
+        parts += ["<h2>Points</h2>", _histogram([record["earned"] for record in counted], points)]
+        parts += ["<h2>Tasks, the hardest first</h2>", _tasks(lab, counted, group)]
+    parts += ["<h2>Students</h2>", _students(records)]
+    if waiting := sum(len(record["waits"]) for record in records):
+        parts.append(f'<p><a href="{lab.name}.written.html">{waiting} written answers are to be read</a>.</p>')
+    if rows := failed(counted):
+        names = {task.check.id: title_of(task) for task in lab.tasks}
+        names |= {task.hidden.id: f"{title_of(task)}, hidden" for task in lab.tasks if task.hidden}
+        rows = [(pages.phrase(names.get(check, check)), count, escape(said)) for check, count, said in rows]
+        head = ["check", "students", "the commonest message"]
+        parts += ["<h2>Checks that failed most</h2>", pages.table(head, rows, kinds=["", "number", ""])]
+    if problems := [(escape(r["student"]), escape(r["failed"] or r["problem"])) for r in records if r not in counted]:
+        parts += ["<h2>Without points, and in no figure above</h2>", pages.table(["student", "why"], problems)]
+    if pairs:
+        rows = [
+            (escape(pair.first), escape(pair.second), f"{pair.share:.0%}", ", ".join(pair.tasks))
+            for pair in pairs[:MOST_SHOWN]
+        ]
+        head = ["student", "student", "alike", "tasks"]
+        parts += ["<h2>Alike beyond the starter, to be looked at</h2>", pages.table(head, rows)]
+    return pages.document(pages.words(lab.book.title), parts, mark, "broad")
+
+
+def right_in_full(records: list[dict]) -> dict[str, float]:
+    """task or written answer -> the share of the class that earned all its points, the smallest first.
+
+    A written answer counts when it has been read.
+    """
+    whole: dict[str, list[bool]] = {}
+    for record in records:
+        possible, earned = decisions.points_of_parts(record), gradebook.earned_by_part(record)
+        for name, points in possible.items():
+            if earned[name] is not None:
+                whole.setdefault(name, []).append(earned[name] == points)
+    shares = {name: sum(each) / len(each) for name, each in whole.items()}
+    return dict(sorted(shares.items(), key=lambda each: each[1]))
+
+
+def failed(records: list[dict]) -> list[tuple[str, int, str]]:
+    """(check, number of students who failed it, the most common line of the message), the most common first."""
+    said: dict[str, Counter] = {}
+    for record in records:
+        for check in record["checks"]:
+            if check["earned"] < check["points"]:
+                lines = [line for line in check["message"].splitlines() if line.startswith(NEXT)]
+                first = (lines or check["message"].splitlines() or [""])[0].removeprefix(NEXT).strip()
+                said.setdefault(check["check"], Counter())[first] += 1
+    rows = [(name, counts.total(), counts.most_common(1)[0][0][:200]) for name, counts in said.items()]
+    return sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
+
+
+def _histogram(earned: list[int], points: int) -> str:
+    width = -(-(points + 1) // MOST_BARS)  # points in a bar, rounded up
+    counts = Counter(min(value, points) // width for value in earned)
+    most = max(counts.values())
+    bars = []
+    for number in range(points // width + 1):
+        first, last = number * width, min(points, number * width + width - 1)
+        count = counts.get(number, 0)
+        label = f"{first}" if first == last else f"{first} to {last}"
+        height = f'<i style="height:{TALLEST * count / most:.2f}rem"></i>'
+        bars.append(f'<div title="{label} points: {count}">{count or ""}{height}{first}</div>')
+    return f'<div class="histogram" role="img" aria-label="students by points">{"".join(bars)}</div>'
+
+
+def _tasks(lab: Lab, records: list[dict], group: Class) -> str:
+    titles = {task.name: title_of(task) for task in lab.tasks}
+    titles |= {question.name: title_of_question(question) for question in questions(lab)}
+    possible = decisions.points_of_parts(records[0])
+    rows = [
+        (
+            pages.phrase(titles.get(name, name)),
+            pages.bar(share),
+            f"{share:.0%}",
+            f"{group.parts.get(name, 0):g} of {possible.get(name, 0)}",
+        )
+        for name, share in right_in_full(records).items()
+    ]
+    return pages.table(["task", "", "all right", "median"], rows, kinds=["", "less", "number", "number"])
+
+
+def _students(records: list[dict]) -> str:
+    names = list(dict.fromkeys(name for record in records for name in decisions.points_of_parts(record)))
+    changed = [what for what in gradebook.ADJUSTED if any(e["what"] == what for r in records for e in r["adjusted"])]
+    rows = []
+    for record in sorted(records, key=lambda record: record["student"].casefold()):
+        name = escape(record["student"])
+        row = [f'<a href="{quote(str(page_path(Path(), record)))}">{name}</a>']
+        if gradebook.blank(record):
+            rows.append([*row, "<span class=note>–</span>", *[""] * (len(names) + len(changed))])
+            continue
+        row.append(f"<strong>{record['earned']}</strong>")
+        earned, possible = gradebook.earned_by_part(record), decisions.points_of_parts(record)
+        for part in names:
+            got, of = earned.get(part), possible.get(part, 0)
+            row.append(f"<span class={pages.state(got, of)}>{'–' if got is None else got}</span>")
+        for what in changed:
+            more = sum(each["points"] for each in record["adjusted"] if each["what"] == what)
+            row.append(f"{more:+d}" if more else "")
+        rows.append(row)
+    head = ["", "in all", *map(escape, names), *changed]
+    return pages.table(head, rows, kinds=["", *["number"] * (len(head) - 1)])
+
+
+def results(out: Path, lab: Lab, found: list[dict]) -> str:
+    """A table of the lab's records, of those that grade.grade returns, and where to read more; "" where there are none."""
+    records = [record for record in found if record["lab"] == lab.name]
+    if not records:
+        return ""
+    group = class_of(records)
+    rows = [("", "points", "", "")]
+    for record in records:
+        said = [
+            "not graded: the grader failed" * bool(record["failed"]),
+            record["problem"],
+            *(f"{name} held" for name in record["held"]),
+            *(f"{name} to be read" for name in record["waits"]),
+            *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"] if each["points"]),
+        ]
+        earned = str(gradebook.points_shown(record)) or "-"
+        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {said}".rstrip() for n, e, p, said in rows]
+    if group.students:
+        lines.append(f"{'median':<{widths[0]}}  {group.total:>{widths[1]}g}")
+    places = [summary_path(out, lab), out / f"{lab.name}.csv", out / "feedback" / lab.name]
+    if any(record["waits"] for record in records):
+        places.append(reading.reading_path(out, lab))
+    return "\n".join(["", pages.words(lab.book.title), "", *lines, "", *(f"  {place}" for place in places), ""])

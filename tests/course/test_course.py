@@ -134,9 +134,6 @@ def test_the_ledger_says_where_it_comes_from(tmp_path):
     ]
     executed = read(tmp_path / "build/notebooks/01_trial.ipynb")
     assert all(cell.raw["execution_count"] for cell in executed.code)
-    page = (tmp_path / "build/site/01_trial.html").read_text()
-    assert "✓ verified" in page
-    assert ("needs a CUDA GPU" in page) != on_gpu
     assert not list((tmp_path / "build").glob("*.tmp"))
 
 

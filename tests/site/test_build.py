@@ -416,7 +416,8 @@ def test_the_index_begins_with_a_claim_and_the_way_of_the_reader(tmp_path):
 
 
 def seventh(claim: str) -> list[dict]:
-    return [markdown("claim-7-1", claim), code("proof-7-1", "assert 1")]
+    told = markdown("claim-7-1", claim)
+    return [told | {"metadata": {"name": site.HOOKED}}, code("proof-7-1", "assert 1")]
 
 
 def test_pictures_are_stored_with_short_numbers(tmp_path):

@@ -20,8 +20,8 @@ from utils.site.lecture import BELIEFS, CLASSES, MARKS, anchor_of, render, verdi
 from utils.site.parallel import in_forks
 
 LABS, SOLUTIONS, START = ROOT / "labs", ROOT / "solutions", ROOT / "notebooks" / "start_here.ipynb"
-HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of claim HOOKED
-HOOKED = "7.1"
+HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of the claim called HOOKED
+HOOKED = "first-and-second-peak"
 SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
 START_PAGE = "start_here.html"
 ASKED = re.compile(r"(\*\*The question[:.]\*\*|It answers:)\s*")
@@ -305,9 +305,10 @@ def _paths(stored: list[Path], links: dict[str, str]) -> str:
 def _hook(run: Run, folder: Path) -> dict:
     """The claim that the index begins with, and its picture; nothing where it is not among the shown."""
     for each in run.shown:
-        if HOOKED in each.rows and each.executed:
-            shutil.copy(HOOK, folder / HOOK.name)
-            return {"hook": _row(run, each, each.rows[HOOKED]), "picture": HOOK.name}
+        for claim in each.executed.claims if each.executed else ():
+            if claim.name == HOOKED and claim.number in each.rows:
+                shutil.copy(HOOK, folder / HOOK.name)
+                return {"hook": _row(run, each, each.rows[claim.number]), "picture": HOOK.name}
     return {"hook": None, "picture": None}
 
 

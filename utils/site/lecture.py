@@ -154,7 +154,7 @@ def _set_up_at_once(cells: list) -> list:
 
 
 def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
-    course = {"anchor": anchor_of(claim.number), "role": f"claim {claim.kind.lower()}"}
+    course = {"anchor": anchor_of(claim.number), "permanent": claim.name, "role": f"claim {claim.kind.lower()}"}
     if row is None:
         return course
     if claim.kind in BELIEFS:

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 import torch
 
-from utils.course.forked_python import forking, possible, python
 from utils.course.notebooks import forked_kernel
 from utils.device import pick_device
+from utils.distributed.forked_python import forking, possible, python
 
 CPU_SECONDS: Counter[str] = Counter()  # by file; on the process that writes the report
 SHOWN = 15  # files in the report

@@ -12,7 +12,6 @@ import pytest
 
 from utils.course.__main__ import main
 from utils.course.commands import find
-from utils.course.forked_python import possible
 from utils.course.lint import lectures
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge
@@ -20,6 +19,7 @@ from utils.course.notebooks.navigation import navigation
 from utils.course.notebooks.notebook import callout, plain_claim, read, readable, source_hash
 from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, tidied, tidy
 from utils.course.run import execute_and_judge, header_of, kernels, run, run_beside
+from utils.distributed.forked_python import possible
 
 SETUP = "import os, signal, sys, time"
 CHECKS = """

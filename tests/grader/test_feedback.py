@@ -2,18 +2,20 @@
 
 import json
 import re
-from html import escape
+import shutil
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 from helpers.records import record_of, shown
+from markupsafe import escape
 
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
 from utils.course.notebooks.tidy import as_bytes
 from utils.grader import decisions, feedback, notebook_copy, pages, reading, similar, summary
 from utils.grader.feedback import Class
+from utils.grader.submission import ELSEWHERE
 from utils.grader.written import questions, written_in
 from utils.site import prose
 
@@ -231,6 +233,80 @@ def test_a_message_is_text_whatever_a_student_has_made_it_of(lab, tmp_path):
     assert not shown_as.find(["b", "math"]) and not shown_as.find("a", href="http://y")
 
 
+HOSTILE = (
+    "</pre></textarea></style></title>\"'><script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}{% if %}"
+)
+AT = {"cell": "code-heads", "line": 3, "function": "f", "source": "return x[9]"}
+
+
+def raised_in_swap(what: list) -> dict:
+    return {"raised": {"code-swap": what}, "verdicts": {"check-swap": "no"}}
+
+
+FIELDS = {  # each place in a record where a student's text may stand -> the record's changes with that text
+    "name": lambda text: {"student": text},
+    "number": lambda text: {"student": "4711", "id": text},
+    "file": lambda text: {"file": text},
+    "note": lambda text: {"notes": [text]},
+    "problem": lambda text: {"problem": text},
+    "failed": lambda text: {"failed": text},
+    "code": lambda text: {"code": {"swap": text}},
+    "own cells": lambda text: {"code": {ELSEWHERE: text}},
+    "exception": lambda text: raised_in_swap([[text], "", AT]),
+    "exception's text": lambda text: raised_in_swap([["E"], text, AT]),
+    "line that raised": lambda text: raised_in_swap([["E"], "", AT | {"source": text}]),
+    "function that raised": lambda text: raised_in_swap([["E"], "", AT | {"function": text}]),
+    "answer": lambda text: {"verdicts": {"check-swap": f"f(x)\nexpected: 1\ngot: {text}"}},
+    "advice": lambda text: {"verdicts": {"check-swap": f"expected: 1\nnext: {text}"}},
+    "question": lambda text: {"verdicts": {"check-swap": f"{text}\nexpected: 1"}},
+    "unsolved": lambda text: {"verdicts": {"check-swap": {"message": text, "why": "unsolved"}}},
+    "place": lambda text: {"verdicts": {"check-swap": {"message": "no", "place": AT | {"function": text}}}},
+    "quoted line": lambda text: {"verdicts": {"check-swap": {"message": "no", "place": AT | {"source": text}}}},
+    "written": lambda text: {"written": text},
+}
+
+
+def pages_with(lab: Lab, field: str, text: str) -> list[BeautifulSoup]:
+    """All pages of a class of two, of whom one has put the text in this place."""
+    changes = FIELDS[field](text)
+    answer = changes.pop("written", "Because.")
+    records = [record_of(lab, changes.pop("verdicts", {}), **changes), record_of(lab, student="ada")]
+    for record in records:
+        record["written"][0]["text"] = answer
+    records = decisions.applied(records, [])
+    first, group = records[0], feedback.class_of(records)
+    pairs = [similar.Pair(first["student"], "ada", 0.9, ("swap",))]
+    made = (
+        feedback.page(first, lab, group),
+        summary.summary(lab, records, group, pairs),
+        reading.page(lab, records),
+    )
+    return [BeautifulSoup(page, "html.parser") for page in made]
+
+
+def elements(page: BeautifulSoup) -> list[tuple]:
+    return [(tag.name, *sorted(tag.attrs)) for tag in page.find_all(True)]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_a_student_writes_is_text_wherever_it_stands(lab, field):
+    """It adds no element and no attribute to any page, and is there to be read."""
+    hostile, harmless = pages_with(lab, field, HOSTILE), pages_with(lab, field, "x")
+    assert [elements(page) for page in hostile] == [elements(page) for page in harmless]
+    said = [page.get_text() + "".join(row["data-start"] for row in page.select("[data-start]")) for page in hostile]
+    assert any("<script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}{% if %}" in text for text in said)
+
+
+def test_a_page_is_one_file_and_its_policy_lets_nothing_else_in(lab):
+    for page in pages_with(lab, "name", "eve"):
+        policy = page.select_one("meta[http-equiv=Content-Security-Policy]")["content"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        inside = page.find_all(["style", "script"])
+        assert {f"'{pages.digest(part.string)}'" for part in inside} == set(re.findall(r"'sha256-[^']+'", policy))
+        assert not page.select("[style], [src], link, iframe, object, embed, form, base")
+        assert not [name for tag in page.find_all(True) for name in tag.attrs if name.startswith("on")]
+
+
 PRICES = "It costs $5, **not** $10"
 
 
@@ -257,7 +333,7 @@ def test_in_a_persons_words_nothing_is_a_formula_and_nothing_ends_the_run(lab, t
 
 @pytest.mark.parametrize("source", ["Half: $\\frac$ <b>", "![a](attachment:b.png)"])
 def test_a_text_that_cannot_be_rendered_is_shown_as_it_stands(source):
-    for rendered in (pages.markdown(source), pages.phrase(source)):
+    for rendered in (pages.markdown(source), pages.sentence(source)):
         assert BeautifulSoup(rendered, "html.parser").get_text().strip() == source
 
 
@@ -276,6 +352,27 @@ def test_a_page_is_written_when_what_it_shows_has_changed(lab, tmp_path):
     )
     assert feedback.write_page(tmp_path, with_comment, lab, group)
     assert feedback.write_page(tmp_path, with_comment, lab, NOBODY)
+
+
+def test_a_page_is_written_anew_when_its_code_or_its_template_changes(lab, tmp_path, monkeypatch):
+    marks = {pages.mark_of(lab, [])}
+    for name in ("HERE", "TEMPLATES", "SHARED"):
+        copy = tmp_path / name
+        shutil.copytree(getattr(pages, name), copy)
+        monkeypatch.setattr(pages, name, copy)
+        for path in [*copy.glob("feedback.*"), *copy.glob("*.css")]:
+            path.write_text(path.read_text() + "\n")
+            pages._programs.cache_clear()
+            marks.add(pages.mark_of(lab, []))
+        monkeypatch.undo()
+    pages._programs.cache_clear()
+    assert len(marks) == 1 + 1 + 2 + 1, "nothing, the code, two of the grader's templates, the shared style"
+
+
+def test_half_a_character_does_not_keep_a_page_from_being_written(lab, tmp_path):
+    record = shown(lab, student="\udce9", code={"swap": "\ud800"})
+    assert feedback.write_page(tmp_path, record, lab, NOBODY)
+    assert "\\ud800" in feedback.page_path(tmp_path, record).read_text()
 
 
 # The copy of the notebook

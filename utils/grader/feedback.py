@@ -7,7 +7,6 @@ import re
 import statistics
 from dataclasses import asdict, dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 
 from utils.course import ROOT
@@ -259,7 +258,7 @@ def page_path(out: Path, record: dict) -> Path:
 
 def write_page(out: Path, record: dict, lab: Lab, group: Class) -> bool:
     """OUT/feedback/<lab>/<student>.html, from a record with decisions; whether it was not there as it is to be."""
-    path, mark = page_path(out, record), pages.mark_of(lab, Path(__file__), [record, asdict(group)])
+    path, mark = page_path(out, record), pages.mark_of(lab, [record, asdict(group)])
     if pages.is_made_from(path, mark):
         return False
     gradebook.write_whole(path, page(record, lab, group, mark))
@@ -267,97 +266,43 @@ def write_page(out: Path, record: dict, lab: Lab, group: Class) -> bool:
 
 
 def page(record: dict, lab: Lab, group: Class, mark: str = "") -> str:
-    """The page as HTML; everything that came from the submission is escaped."""
-    body = [f"<p class=note>{escape(record['student'])}</p>", f"<h1>{pages.phrase(lab.book.title)}</h1>"]
-    if record["failed"]:
-        body.append("<p class=none>It was not graded yet: the grader failed, and tries again. These are no zeros.</p>")
-    elif record["problem"]:
-        body.append(f"<p class=none>It could not be graded: {escape(record['problem'].rstrip('.'))}</p>")
-    body += [f"<div class=person>{pages.personal(comment)}</div>" for comment in record["comments"]]
-    if not gradebook.blank(record):
-        body += _head(record, lab, group)
-    body.append(_about(record, lab))
-    if record["notes"]:
-        body.append("<ul>" + "".join(f"<li class=note>{escape(note)}</li>" for note in record["notes"]) + "</ul>")
-    if not record["problem"] and not record["failed"]:
-        body += [_task(task, record, lab) for task in lab.tasks]
-        body += [_answer(question, record) for question in questions(lab)]
-        if own := record["code"].get(ELSEWHERE):
-            body += ["<h2>Your own cells</h2>", pages.folded("They were run too", pages.pre(own))]
-    return pages.document(f"{pages.words(lab.book.title)} · {record['student']}", body, mark)
-
-
-def _head(record: dict, lab: Lab, group: Class) -> list[str]:
-    earned, points = record["earned"], record["points"]
-    shown = group.students >= FEWEST
-    median = f" <span class=note>· the median of the class is {group.total:g}</span>" if shown else ""
-    kind = pages.state(earned, points)
-    parts = [f"<p class=total><strong class={kind}>{earned}</strong> of {points} points{median}</p>"]
-    parts.append(f"<p>{escape(summary_of(record, lab))}</p>")
-    rows = [
-        (
-            f'<a href="#task-{name}">{pages.phrase(title)}</a>'
-            + (f"<br><small class=note>{remark}</small>" * bool(remark)),
-            pages.bar((got or 0) / possible),
-            f"<span class={pages.state(got, possible)}>{'–' if got is None else got} of {possible}</span>",
-            "" if median is None else f"{median:g}",
-        )
-        for name, title, got, possible, remark, median in overview(record, lab, group)
-    ]
-    for each in record["adjusted"]:
-        rows.append((f"{each['what']}: {escape(each['reason'])}".rstrip(": "), "", f"{each['points']:+d}", ""))
-    foot = [("in all", "", f"{earned} of {points}", f"{group.total:g}" if shown else "")]
-    head, kinds = ["", "", "points", "median"], ["", "less", "number", "number"]
-    if not shown:
-        head, kinds = head[:3], kinds[:3]
-        rows, foot = [row[:3] for row in rows], [row[:3] for row in foot]
-    return [*parts, pages.table(head, rows, foot, kinds)]
-
-
-def _about(record: dict, lab: Lab) -> str:
+    """The page as HTML, in which everything that came from the submission is text."""
+    is_read = not record["problem"] and not record["failed"]
+    is_blank = gradebook.blank(record)
     title, address = lecture_of(lab.name)
-    versions = record["versions"]
-    lecture = f'<a href="{escape(address)}">{pages.phrase(title)}</a>' if address else pages.phrase(title)
-    facts = {
-        "file": escape(record["file"]),
-        "handed in": escape(record["handed_in"].replace("T", " ")),
-        "lecture": lecture if title else "",
-        "graded by": escape(f"the course at commit {versions['commit'][:12]}" if versions.get("commit") else ""),
+    return pages.render(
+        "feedback",
+        mark,
+        title=lab.book.title,
+        record=record,
+        median=group.total if group.students >= FEWEST else None,
+        summary="" if is_blank else summary_of(record, lab),
+        rows=[] if is_blank else overview(record, lab, group),
+        lecture={"title": title, "address": address},
+        tasks=[_shown_task(task, record, lab) for task in lab.tasks] if is_read else [],
+        questions=[_shown_question(question, record) for question in questions(lab)] if is_read else [],
+        own_cells=record["code"].get(ELSEWHERE, "") if is_read else "",
+    )
+
+
+def _shown_task(task: Task, record: dict, lab: Lab) -> dict:
+    return {
+        "name": task.name,
+        "title": title_of(task),
+        "earned": gradebook.earned_by_part(record)[task.name],
+        "possible": decisions.points_of_parts(record)[task.name],
+        "parts": told(task, record, lab),
+        "code": record["code"].get(task.name),
     }
-    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{fact}</dd>" for name, fact in facts.items() if fact) + "</dl>"
 
 
-def _task(task: Task, record: dict, lab: Lab) -> str:
-    possible, earned = decisions.points_of_parts(record)[task.name], gradebook.earned_by_part(record)[task.name]
-    points = f'<span class="points {pages.state(earned, possible)}">{earned} of {possible}</span>'
-    parts = [f'<h2 id="task-{task.name}">{points}{pages.phrase(title_of(task))}</h2>']
-    parts += [_html(part) for part in told(task, record, lab)]
-    source = record["code"].get(task.name) or "nothing of this task was found"
-    parts.append(pages.folded("Your code, as it was graded", pages.pre(source)))
-    return "\n".join(parts)
-
-
-def _html(part: Part) -> str:
-    if part.kind == MESSAGE:
-        return pages.pre(part.text, "said")
-    if part.kind == QUESTION:
-        return pages.folded("What was asked", pages.pre(part.text))
-    if part.kind == ADVICE:
-        return f"<div class=next><p><strong>Next:</strong> {pages.plain(part.text)}</p></div>"
-    if part.kind == PERSONAL:
-        return f"<div>{pages.personal(part.text)}</div>"
-    text = pages.markdown(part.text)
-    return pages.folded("Other ways to do it", text) if part.kind == WAYS else f"<div>{text}</div>"
-
-
-def _answer(question: Question, record: dict) -> str:
+def _shown_question(question: Question, record: dict) -> dict:
     (answer,) = [answer for answer in record["written"] if answer["name"] == question.name]
-    earned = gradebook.earned_by_part(record)[question.name]
-    kind = pages.state(earned, question.points)
-    points = f'<span class="points {kind}">{"–" if earned is None else earned} of {question.points}</span>'
-    reason = record["reasons"].get(question.name, "")
-    waits = "<p class=note>A person reads it; the points come later.</p>" if earned is None else ""
-    nothing = "<p class=none>Nothing was written.</p>"
-    text = f"<div class=answer>{escape(answer['text'])}</div>" if answer["text"] else nothing
-    said = f"<div class=person>{pages.personal(reason)}</div>" if reason else ""
-    return f'<h2 id="task-{question.name}">{points}{pages.phrase(title_of_question(question))}</h2>{text}{said}{waits}'
+    return {
+        "name": question.name,
+        "title": title_of_question(question),
+        "earned": gradebook.earned_by_part(record)[question.name],
+        "possible": question.points,
+        "text": answer["text"],
+        "reason": record["reasons"].get(question.name, ""),
+    }

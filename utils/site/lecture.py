@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import nbformat
 from bs4 import BeautifulSoup
@@ -19,9 +18,9 @@ from utils.course.notebooks.tidy import CHECKS, POINTS
 from utils.course.receipts.receipts import STALE
 from utils.figures.style import short_numbers
 from utils.site import prose
+from utils.site.environment import TEMPLATES
 from utils.site.finished_lab import FINISHED
 
-TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", COLAB, POINTS, CHECKS)  # cells that say nothing about the subject: folded
 BELIEFS = ("Folklore", "Misconception")  # the kinds of claims that say what is false, and then what holds
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}

@@ -14,13 +14,13 @@ from markupsafe import escape
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
 from utils.course.notebooks.tidy import as_bytes
 from utils.grader import decisions, feedback, notebook_copy, pages, reading, similar, summary
-from utils.grader.feedback import Class
+from utils.grader.feedback import ClassStanding
 from utils.grader.submission import ELSEWHERE
-from utils.grader.written import questions, written_in
+from utils.grader.written import answers_in, questions
 from utils.site import prose
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
-NOBODY = Class(0, 0.0, {})
+NOBODY = ClassStanding(0, 0.0, {})
 
 
 def words(page: str) -> str:
@@ -178,19 +178,19 @@ def test_the_page_says_what_was_right_and_where_it_comes_from(lab):
 def test_the_median_is_shown_from_five_submissions_on():
     lab = read_lab(LAB)
     records = [shown(lab, {"check-swap": "no"} if number < 3 else {}, student=str(number)) for number in range(5)]
-    group = feedback.class_of([*records, shown(lab, problem="an empty file"), shown(lab, failed="asleep")])
+    group = feedback.standing_of([*records, shown(lab, problem="an empty file"), shown(lab, failed="asleep")])
     assert (group.students, group.total, group.parts["swap"], group.parts["weights"]) == (5, 18, 0, 3)
     assert "the median of the class is 18" in words(feedback.page(records[0], lab, group))
-    assert "median" not in words(feedback.page(records[0], lab, feedback.class_of(records[:4])))
+    assert "median" not in words(feedback.page(records[0], lab, feedback.standing_of(records[:4])))
 
 
 def test_a_written_answer_counts_when_it_has_been_read(lab):
     records = [record_of(lab, student=name) for name in ("ada", "bob", "cyd")]
     for record in records:
         record["written"][0]["text"] = "Because."
-    assert "why" not in feedback.class_of(decisions.applied(records, [])).parts
-    read = decisions.applied(records, [decisions.Decision("", lab.name, "bob", "why", 3, "")])
-    assert feedback.class_of(read).parts["why"] == 3 and summary.right_in_full(read)["why"] == 1
+    assert "why" not in feedback.standing_of(decisions.apply(records, [])).parts
+    read = decisions.apply(records, [decisions.Decision("", lab.name, "bob", "why", 3, "")])
+    assert feedback.standing_of(read).parts["why"] == 3 and summary.shares_right_in_full(read)["why"] == 1
 
 
 def test_a_persons_words_stand_on_the_page(lab):
@@ -202,7 +202,7 @@ def test_a_persons_words_stand_on_the_page(lab):
     ]
     record = record_of(lab, {"check-swap": "expected: secret advice"})
     record["written"][0]["text"] = "<b>Because</b>"
-    (record,) = decisions.applied([record], lines)
+    (record,) = decisions.apply([record], lines)
     page = feedback.page(record, lab, NOBODY)
     assert "Well <strong>done</strong>" in page and "<script>" not in page and "<b>Because" not in page
     assert "Half of it is right. Your code" in task_of(page, "swap") and "secret advice" not in page
@@ -273,8 +273,8 @@ def pages_with(lab: Lab, field: str, text: str) -> list[BeautifulSoup]:
     records = [record_of(lab, changes.pop("verdicts", {}), **changes), record_of(lab, student="ada")]
     for record in records:
         record["written"][0]["text"] = answer
-    records = decisions.applied(records, [])
-    first, group = records[0], feedback.class_of(records)
+    records = decisions.apply(records, [])
+    first, group = records[0], feedback.standing_of(records)
     pairs = [similar.Pair(first["student"], "ada", 0.9, ("swap",))]
     made = (
         feedback.page(first, lab, group),
@@ -319,7 +319,7 @@ def test_in_a_persons_words_nothing_is_a_formula_and_nothing_ends_the_run(lab, t
     ]
     record = record_of(lab)
     record["written"][0]["text"] = "Because."
-    (record,) = decisions.applied([record], lines)
+    (record,) = decisions.apply([record], lines)
     page = feedback.page(record, lab, NOBODY)
     assert "<math" not in page
     if text == PRICES:
@@ -345,11 +345,9 @@ def test_what_cannot_be_read_has_a_sentence_and_no_points():
 
 
 def test_a_page_is_written_when_what_it_shows_has_changed(lab, tmp_path):
-    record, group = shown(lab), feedback.class_of([shown(lab)] * 5)
+    record, group = shown(lab), feedback.standing_of([shown(lab)] * 5)
     assert [feedback.write_page(tmp_path, record, lab, group) for _ in range(2)] == [True, False]
-    (with_comment,) = decisions.applied(
-        [record_of(lab)], [decisions.Decision("", lab.name, "eve", "comment", "Hi", "")]
-    )
+    (with_comment,) = decisions.apply([record_of(lab)], [decisions.Decision("", lab.name, "eve", "comment", "Hi", "")])
     assert feedback.write_page(tmp_path, with_comment, lab, group)
     assert feedback.write_page(tmp_path, with_comment, lab, NOBODY)
 
@@ -419,9 +417,12 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
         student="zoe",
         key="zoe",
     )
-    assert summary.right_in_full(records)["swap"] == 2 / 5 and next(iter(summary.right_in_full(records))) == "swap"
-    assert summary.failed(records) == [("check-swap", 3, "<try> as_strided"), ("check-heads", 1, "no")]
-    group = feedback.class_of([*records, unread])
+    assert (
+        summary.shares_right_in_full(records)["swap"] == 2 / 5
+        and next(iter(summary.shares_right_in_full(records))) == "swap"
+    )
+    assert summary.most_failed_checks(records) == [("check-swap", 3, "<try> as_strided"), ("check-heads", 1, "no")]
+    group = feedback.standing_of([*records, unread])
     page = summary.summary(lab, [*records, unread], group, [similar.Pair("<u>", "b", 0.9, ("swap",))])
     assert "<try>" not in page and "<u>" not in page and "`" not in words(page)
     soup = BeautifulSoup(page, "html.parser")
@@ -446,10 +447,10 @@ def test_the_table_on_the_screen_has_each_student_and_where_to_read_more(tmp_pat
     lab = read_lab(LAB)
     records = [shown(lab, student="ada"), shown(lab, {"check-swap": "no"}, student="bob", held=["swap"])]
     records += [shown(lab, student="zoe", problem="an empty file"), shown(lab, student="yan", failed="asleep")]
-    lines = [" ".join(line.split()) for line in summary.results(tmp_path, lab, records).splitlines()]
+    lines = [" ".join(line.split()) for line in summary.results_table(tmp_path, lab, records).splitlines()]
     assert {"ada 20 of 20", "bob 18 of 20 swap held", "zoe - of 20 an empty file", "median 19"} <= set(lines)
     assert "yan - of 20 not graded: the grader failed" in lines and str(tmp_path / f"{lab.name}.html") in lines
-    assert summary.results(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
+    assert summary.results_table(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
 
 
 # Written answers
@@ -463,7 +464,7 @@ def test_a_written_answer_is_found_wherever_the_student_put_it(lab):
     def changed(source: str, *below: dict, ids: bool = True) -> str:
         cells = [cell | {"source": source if cell["id"] == "written-why" else cell["source"]} for cell in whole]
         cells = cells if ids else [cell | {"id": ""} for cell in cells]
-        return written_in([*cells, *below], lab)["why"]
+        return answers_in([*cells, *below], lab)["why"]
 
     mine = {"cell_type": "markdown", "id": "mine", "source": "And more."}
     assert changed("*Write here.*") == changed("") == "" and changed("Because.") == "Because."
@@ -471,7 +472,7 @@ def test_a_written_answer_is_found_wherever_the_student_put_it(lab):
     assert changed("*Write here.*\n\nBecause.") == "Because." and changed("Because.", ids=False) == "Because."
     assert changed("Because.", {"cell_type": "code", "id": "c", "source": "1"}, mine) == "Because."
     without = [cell for cell in whole if cell["id"] not in ("written-why", "question-why")]
-    assert written_in(without, lab) == {"why": ""}
+    assert answers_in(without, lab) == {"why": ""}
 
 
 def test_a_question_of_a_tasks_name_or_without_points_is_refused(tmp_path):
@@ -491,7 +492,7 @@ def test_the_page_for_reading_asks_about_each_text_that_waits(lab):
     for record, text in zip(records, ("Because <img>.", "Why not?", "", "Done."), strict=True):
         record["written"][0]["text"] = text
     torn = record_of(lab, student="eve", problem="not a notebook")
-    found = decisions.applied([*records, torn], [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
+    found = decisions.apply([*records, torn], [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
     page = reading.page(lab, found)
     soup = BeautifulSoup(page, "html.parser")
     starts = [json.loads(row["data-start"]) for row in soup.select("[data-start]")]

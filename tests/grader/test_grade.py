@@ -585,8 +585,8 @@ def test_a_reply_counts_only_in_its_form_and_with_its_number(forged):
     "said", [5, None, "x", (), ["E", "t"], ("E", "t"), ((), "t"), (("E",),), (("E",), "t", "u"), {"a": 1}]
 )
 def test_what_was_raised_is_told_in_its_form_whatever_came(said):
-    assert judging._told(said) == (("RuntimeError",), "an exception that did not say what it is")
-    kinds, text = judging._told((("E", 5) * 1000, 7))
+    assert judging._exception_reported(said) == (("RuntimeError",), "an exception that did not say what it is")
+    kinds, text = judging._exception_reported((("E", 5) * 1000, 7))
     assert len(kinds) == 10 and set(kinds) == {"E", "5"} and text == "7"
 
 

@@ -43,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Class:
+class ClassStanding:
     """Where a class stands in one lab: the medians of the points, in all and by part, of `students` submissions. A written
     answer counts when it has been read.
     """
@@ -53,17 +53,17 @@ class Class:
     parts: dict[str, float]
 
 
-def class_of(records: list[dict]) -> Class:
+def standing_of(records: list[dict]) -> ClassStanding:
     """Of one lab's records, with decisions, those that are not blank."""
-    counted = [record for record in records if not gradebook.blank(record)]
+    counted = [record for record in records if not gradebook.is_blank(record)]
     if not counted:
-        return Class(0, 0.0, {})
+        return ClassStanding(0, 0.0, {})
     by_part: dict[str, list[int]] = {}
     for record in counted:
         for name, earned in gradebook.earned_by_part(record).items():
             by_part.setdefault(name, []).extend([] if earned is None else [earned])
     medians = {name: statistics.median(earned) for name, earned in by_part.items() if earned}
-    return Class(len(counted), statistics.median(record["earned"] for record in counted), medians)
+    return ClassStanding(len(counted), statistics.median(record["earned"] for record in counted), medians)
 
 
 # What is told of one task
@@ -77,7 +77,7 @@ def checks_of(task: Task, record: dict) -> list[dict]:
     return [check for check in record["checks"] if check["task"] == task.name]
 
 
-def told(task: Task, record: dict, lab: Lab) -> list[Part]:
+def feedback_on(task: Task, record: dict, lab: Lab) -> list[Part]:
     """What to say of a task, the cause before what follows from it."""
     checks = checks_of(task, record)
     if task.name in record["reasons"]:
@@ -86,12 +86,12 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     if task.name in record["held"]:
         return [Part(SAY, HELD)]
     failed = [check for check in checks if check["earned"] < check["points"]]
-    parts = _right(checks)
+    parts = _what_is_right(checks)
     if failed or any(check["reference"] for check in checks):
-        parts += _cell(task, record, lab)
+        parts += _error_of_the_cell(task, record, lab)
     for check in checks:
         if check["why"] or check in failed:
-            parts += _check(check, task, record, lab)
+            parts += _feedback_on_check(check, task, record, lab)
     if failed:
         parts.append(Part(HINT, task.hints.source))
     elif ways := next((cell.source for cell in lab.book.cells if cell.id == f"ways-{task.name}"), ""):
@@ -99,7 +99,7 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     return parts
 
 
-def _right(checks: list[dict]) -> list[Part]:
+def _what_is_right(checks: list[dict]) -> list[Part]:
     passed = [check for check in checks if not check["why"] and check["earned"] == check["points"]]
     if not passed:
         return []
@@ -109,29 +109,29 @@ def _right(checks: list[dict]) -> list[Part]:
     return [Part(SAY, f"**Right** in the {'further check with other inputs' if hidden else 'check that you have'}.")]
 
 
-def _cell(task: Task, record: dict, lab: Lab) -> list[Part]:
+def _error_of_the_cell(task: Task, record: dict, lab: Lab) -> list[Part]:
     """That the task's own cell did not run to its end."""
     if not (raised := record["raised"].get(task.code.id)):
         return []
-    place = _place(raised[2] if len(raised) > 2 else None, task, lab)
-    said = INSIDE.sub("", f"{raised[0][0]}: {raised[1]}")
-    return [Part(SAY, "Your cell did not run to its end:"), Part(MESSAGE, said + place)]
+    place = _quoted_line(raised[2] if len(raised) > 2 else None, task, lab)
+    message = INSIDE.sub("", f"{raised[0][0]}: {raised[1]}")
+    return [Part(SAY, "Your cell did not run to its end:"), Part(MESSAGE, message + place)]
 
 
-def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
+def _feedback_on_check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
     parts = []
-    elsewhere = _elsewhere(check, task, lab)
+    elsewhere = _task_at_fault(check, task, lab)
     if check["earned"] and not check["reference"]:
         right = "what it asks first is right. Then it found this:"
         parts.append(Part(SAY, f"**{check['earned']} of {check['points']} points by this check**: {right}"))
     if check["reference"]:
-        parts.append(Part(SAY, _follow_through(check, lab)))
+        parts.append(Part(SAY, _follow_through_sentence(check, lab)))
         if check["earned"] == check["points"]:
             return parts
     if check["hidden"]:
         return [*parts, Part(SAY, HIDDEN.get(check["why"], HIDDEN[WRONG]))]
     if elsewhere:
-        parts.append(Part(SAY, f"**The cause is in {_linked(elsewhere)}**: mend that first."))
+        parts.append(Part(SAY, f"**The cause is in {_link_to(elsewhere)}**: mend that first."))
     own = functions_of(task)
     missing = re.search(r"NameError: name '(\w+)' is not defined", check["message"])
     if missing and missing[1] in own:
@@ -139,14 +139,14 @@ def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
         return [*parts, Part(SAY, f"{so} `{missing[1]}`.")]
     if check["why"] == UNSOLVED:
         return [*parts, Part(MESSAGE, check["message"])]
-    verdict, asked, advice = _split(check["message"])
-    parts.append(Part(MESSAGE, verdict + _place(check["place"], task, lab)))
+    verdict, asked, advice = _split_message(check["message"])
+    parts.append(Part(MESSAGE, verdict + _quoted_line(check["place"], task, lab)))
     if advice:
         parts.append(Part(ADVICE, advice))
     return [*parts, Part(QUESTION, asked)] if asked else parts
 
 
-def _follow_through(check: dict, lab: Lab) -> str:
+def _follow_through_sentence(check: dict, lab: Lab) -> str:
     """That it was graded with the lab's own code of an earlier task, and what came of it."""
     tasks = [task for task in lab.tasks if task.name in check["reference"]]
     ours = " and ".join(f"`{name}`" for task in tasks for name in functions_of(task))
@@ -157,7 +157,7 @@ def _follow_through(check: dict, lab: Lab) -> str:
     return f"{what} was also tried with our {ours}, since yours failed, and it fails then too: look in this task."
 
 
-def _elsewhere(check: dict, task: Task, lab: Lab) -> Task | None:
+def _task_at_fault(check: dict, task: Task, lab: Lab) -> Task | None:
     """The other task in which the cause lies, if the place or a name that is missing tells."""
     if check["why"] == UNSOLVED or check["why"] == RAISED:
         cell = (check["place"] or {}).get("cell", "")
@@ -169,11 +169,11 @@ def _elsewhere(check: dict, task: Task, lab: Lab) -> Task | None:
     return None
 
 
-def _linked(task: Task) -> str:
+def _link_to(task: Task) -> str:
     return f"[{title_of(task)}](#task-{task.name})"
 
 
-def _place(place: dict | None, task: Task, lab: Lab) -> str:
+def _quoted_line(place: dict | None, task: Task, lab: Lab) -> str:
     """A line of text that quotes the student's line at which it was raised."""
     if not place:
         return ""
@@ -183,7 +183,7 @@ def _place(place: dict | None, task: Task, lab: Lab) -> str:
     return f"\nraised at line {place['line']} of {where}{inside}:\n    {place['source']}"
 
 
-def _split(message: str) -> tuple[str, str, str]:
+def _split_message(message: str) -> tuple[str, str, str]:
     """(what was expected and what came, what was asked, the advice), from a check's message."""
     lines = [line for line in message.splitlines() if not line.startswith(NEXT)]
     advice = [line.removeprefix(NEXT).strip() for line in message.splitlines() if line.startswith(NEXT)]
@@ -204,15 +204,17 @@ def summary_of(record: dict, lab: Lab) -> str:
     hidden = sum(check["hidden"] and check["earned"] == check["points"] for check in record["checks"])
     if not whole:
         return "No task is right in all its checks yet. Below, each says what it found and what to try next."
-    of = f"{'All' if len(whole) == len(names) else len(whole)} of {len(names)} tasks" if len(names) > 1 else "The task"
-    of = of.replace("All of", "All")
+    how_many = (
+        f"{'All' if len(whole) == len(names) else len(whole)} of {len(names)} tasks" if len(names) > 1 else "The task"
+    )
+    how_many = how_many.replace("All of", "All")
     ours = {check["task"] for check in record["checks"] if check["reference"] and check["earned"]} & set(whole)
-    said = f"{of} {'are' if len(whole) > 1 else 'is'} right in every check"
-    said += f", {hidden} hidden ones among them" if hidden > 1 else ""
-    return said + (f"; {len(ours)} with our code of an earlier task." if ours else ".")
+    sentence = f"{how_many} {'are' if len(whole) > 1 else 'is'} right in every check"
+    sentence += f", {hidden} hidden ones among them" if hidden > 1 else ""
+    return sentence + (f"; {len(ours)} with our code of an earlier task." if ours else ".")
 
 
-def overview(record: dict, lab: Lab, group: Class) -> list[tuple]:
+def overview(record: dict, lab: Lab, group: ClassStanding) -> list[tuple]:
     """(name, title, earned or None, points, remark, median or None) of each task, written answer and adjustment."""
     possible, earned = decisions.points_of_parts(record), gradebook.earned_by_part(record)
     asked = {question.name: title_of_question(question) for question in questions(lab)}
@@ -256,7 +258,7 @@ def page_path(out: Path, record: dict) -> Path:
     return out / "feedback" / record["lab"] / f"{record['key']}.html"
 
 
-def write_page(out: Path, record: dict, lab: Lab, group: Class) -> bool:
+def write_page(out: Path, record: dict, lab: Lab, group: ClassStanding) -> bool:
     """OUT/feedback/<lab>/<student>.html, from a record with decisions; whether it was not there as it is to be."""
     path, mark = page_path(out, record), pages.mark_of(lab, [record, asdict(group)])
     if pages.is_made_from(path, mark):
@@ -265,10 +267,10 @@ def write_page(out: Path, record: dict, lab: Lab, group: Class) -> bool:
     return True
 
 
-def page(record: dict, lab: Lab, group: Class, mark: str = "") -> str:
+def page(record: dict, lab: Lab, group: ClassStanding, mark: str = "") -> str:
     """The page as HTML, in which everything that came from the submission is text."""
     is_read = not record["problem"] and not record["failed"]
-    is_blank = gradebook.blank(record)
+    is_blank = gradebook.is_blank(record)
     title, address = lecture_of(lab.name)
     return pages.render(
         "feedback",
@@ -291,7 +293,7 @@ def _shown_task(task: Task, record: dict, lab: Lab) -> dict:
         "title": title_of(task),
         "earned": gradebook.earned_by_part(record)[task.name],
         "possible": decisions.points_of_parts(record)[task.name],
-        "parts": told(task, record, lab),
+        "parts": feedback_on(task, record, lab),
         "code": record["code"].get(task.name),
     }
 

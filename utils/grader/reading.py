@@ -22,7 +22,7 @@ def write_reading(out: Path, lab: Lab, records: list[dict]) -> None:
 
 def page(lab: Lab, records: list[dict], mark: str = "") -> str:
     """The page as HTML. A text that has its points already is shown with them, and is not asked about again."""
-    could_be_read = [record for record in records if not gradebook.blank(record)]
+    could_be_read = [record for record in records if not gradebook.is_blank(record)]
     return pages.render(
         "reading",
         mark,
@@ -57,5 +57,5 @@ def _shown_answer(record: dict, answer: dict) -> dict:
         "earned": answer["earned"],
         "waits": answer["name"] in record["waits"],
         "reason": record["reasons"].get(answer["name"], ""),
-        "start": json.dumps([record["lab"].partition("_")[0], decisions.called(record), answer["name"]]),
+        "start": json.dumps([record["lab"].partition("_")[0], decisions.name_in_file(record), answer["name"]]),
     }

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from utils.course.notebooks.lab import Lab
 from utils.grader import decisions, gradebook, pages, reading
-from utils.grader.feedback import NEXT, Class, class_of, page_path, title_of, title_of_question
-from utils.grader.similar import Pair, alike
+from utils.grader.feedback import NEXT, ClassStanding, page_path, standing_of, title_of, title_of_question
+from utils.grader.similar import Pair, similar_pairs
 from utils.grader.written import questions
 
 MOST_SHOWN = 10
@@ -18,18 +18,18 @@ def summary_path(out: Path, lab: Lab) -> Path:
     return out / f"{lab.name}.html"
 
 
-def write_summary(out: Path, lab: Lab, records: list[dict], group: Class) -> None:
+def write_summary(out: Path, lab: Lab, records: list[dict], group: ClassStanding) -> None:
     """OUT/<lab>.html and OUT/<lab>.alike.csv, of the lab's records with decisions (at least one), where these changed."""
     path, mark = summary_path(out, lab), pages.mark_of(lab, records)
     if not pages.is_made_from(path, mark):
-        pairs = alike(lab, {record["student"]: record["code"] for record in records})
+        pairs = similar_pairs(lab, {record["student"]: record["code"] for record in records})
         gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
         gradebook.write_whole(path, summary(lab, records, group, pairs, mark))
 
 
-def summary(lab: Lab, records: list[dict], group: Class, pairs: list[Pair], mark: str = "") -> str:
+def summary(lab: Lab, records: list[dict], group: ClassStanding, pairs: list[Pair], mark: str = "") -> str:
     """The page as HTML, in which what students wrote is text."""
-    counted = [record for record in records if not gradebook.blank(record)]
+    counted = [record for record in records if not gradebook.is_blank(record)]
     points = max(record["points"] for record in records)
     checks = {task.check.id: title_of(task) for task in lab.tasks}
     checks |= {task.hidden.id: f"{title_of(task)}, hidden" for task in lab.tasks if task.hidden}
@@ -49,13 +49,13 @@ def summary(lab: Lab, records: list[dict], group: Class, pairs: list[Pair], mark
         columns=[*columns, *adjusted],
         students=[_student(record, columns, adjusted) for record in by_name],
         waiting=sum(len(record["waits"]) for record in records),
-        failures=[(checks.get(check, check), count, message) for check, count, message in failed(counted)],
+        failures=[(checks.get(check, check), count, message) for check, count, message in most_failed_checks(counted)],
         problems=[(r["student"], r["failed"] or r["problem"]) for r in records if r not in counted],
         pairs=pairs[:MOST_SHOWN],
     )
 
 
-def right_in_full(records: list[dict]) -> dict[str, float]:
+def shares_right_in_full(records: list[dict]) -> dict[str, float]:
     """task or written answer -> the share of the class that earned all its points, the smallest first.
 
     A written answer counts when it has been read.
@@ -70,16 +70,16 @@ def right_in_full(records: list[dict]) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda each: each[1]))
 
 
-def failed(records: list[dict]) -> list[tuple[str, int, str]]:
+def most_failed_checks(records: list[dict]) -> list[tuple[str, int, str]]:
     """(check, number of students who failed it, the most common line of the message), the most common first."""
-    said: dict[str, Counter] = {}
+    messages: dict[str, Counter] = {}
     for record in records:
         for check in record["checks"]:
             if check["earned"] < check["points"]:
                 lines = [line for line in check["message"].splitlines() if line.startswith(NEXT)]
                 first = (lines or check["message"].splitlines() or [""])[0].removeprefix(NEXT).strip()
-                said.setdefault(check["check"], Counter())[first] += 1
-    rows = [(name, counts.total(), counts.most_common(1)[0][0][:200]) for name, counts in said.items()]
+                messages.setdefault(check["check"], Counter())[first] += 1
+    rows = [(name, counts.total(), counts.most_common(1)[0][0][:200]) for name, counts in messages.items()]
     return sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
 
 
@@ -97,7 +97,7 @@ def _bars(earned: list[int], points: int) -> list[dict]:
     return bars
 
 
-def _tasks(lab: Lab, records: list[dict], group: Class) -> list[dict]:
+def _tasks(lab: Lab, records: list[dict], group: ClassStanding) -> list[dict]:
     """Tasks and written answers, the hardest first."""
     titles = {task.name: title_of(task) for task in lab.tasks}
     titles |= {question.name: title_of_question(question) for question in questions(lab)}
@@ -109,7 +109,7 @@ def _tasks(lab: Lab, records: list[dict], group: Class) -> list[dict]:
             "median": group.parts.get(name, 0),
             "possible": possible.get(name, 0),
         }
-        for name, share in right_in_full(records).items()
+        for name, share in shares_right_in_full(records).items()
     ]
 
 
@@ -122,7 +122,7 @@ def _student(record: dict, columns: list[str], adjusted: list[str]) -> dict:
         "parts": [],
         "adjusted": [],
     }
-    if gradebook.blank(record):
+    if gradebook.is_blank(record):
         return line
     earned, possible = gradebook.earned_by_part(record), decisions.points_of_parts(record)
     return line | {
@@ -132,15 +132,15 @@ def _student(record: dict, columns: list[str], adjusted: list[str]) -> dict:
     }
 
 
-def results(out: Path, lab: Lab, found: list[dict]) -> str:
+def results_table(out: Path, lab: Lab, found: list[dict]) -> str:
     """A table of the lab's records, of those that grade.grade returns, and where to read more; "" where there are none."""
     records = [record for record in found if record["lab"] == lab.name]
     if not records:
         return ""
-    group = class_of(records)
+    group = standing_of(records)
     rows = [("", "points", "", "")]
     for record in records:
-        said = [
+        remarks = [
             "not graded: the grader failed" * bool(record["failed"]),
             record["problem"],
             *(f"{name} held" for name in record["held"]),
@@ -148,9 +148,9 @@ def results(out: Path, lab: Lab, found: list[dict]) -> str:
             *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"] if each["points"]),
         ]
         earned = str(gradebook.points_shown(record)) or "-"
-        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, said))))
+        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, remarks))))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {said}".rstrip() for n, e, p, said in rows]
+    lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {remarks}".rstrip() for n, e, p, remarks in rows]
     if group.students:
         lines.append(f"{'median':<{widths[0]}}  {group.total:>{widths[1]}g}")
     places = [summary_path(out, lab), out / f"{lab.name}.csv", out / "feedback" / lab.name]

@@ -25,13 +25,13 @@ ENVIRONMENT.filters["plain"] = prose.plain
 
 def write(page: Path, template: str, context: dict) -> None:
     """Write one page from templates/<template>.html.j2. Raises ValueError above LIMIT: too slow for a phone."""
-    text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **about(), **context).encode()
+    text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **project_facts(), **context).encode()
     if len(text) > LIMIT:
         raise ValueError(f"{page.name} would have {len(text):,} bytes, more than {LIMIT:,}: make its pictures smaller")
     page.write_bytes(text)
 
 
-def about() -> dict[str, str]:
+def project_facts() -> dict[str, str]:
     """The course in one sentence, the name of its licence, and its repository's address or "": as pyproject.toml says."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     addresses = {name.lower(): address for name, address in project.get("urls", {}).items()}

@@ -118,7 +118,7 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
         course = {"anchor": raw.id or f"cell-{raw.index}", "role": "prose", "status": ""}
         if raw.index in claims:
             number = claims[raw.index].number
-            course |= _of_claim(claims[raw.index], rows.get(number), seen.get(number, ()))
+            course |= _facts_of_claim(claims[raw.index], rows.get(number), seen.get(number, ()))
         elif raw.index in proofs:
             course |= {"role": "proof", "label": f"proof of {proofs[raw.index].number}"}
         elif raw.is_calculator:
@@ -152,7 +152,7 @@ def _set_up_at_once(cells: list) -> list:
     return kept
 
 
-def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
+def _facts_of_claim(claim, row: dict | None, seen: tuple) -> dict:
     course = {"anchor": anchor_of(claim.number), "role": f"claim {claim.kind.lower()}"}
     if row is None:
         return course

@@ -34,7 +34,7 @@ from utils.course.notebooks.notebook import DEEPER, is_lecture, label_of, notebo
 from utils.course.receipts.receipt_run import notebooks
 from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import page_block, readme_block, with_block
-from utils.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, becomes
+from utils.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, outcome_of
 
 PYTHON = Path(sys.executable)
 ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
@@ -361,7 +361,7 @@ def test_the_table_has_each_lecture_and_its_labs(lecture):
     assert [path for _, path in shown] == [f"labs/{lab.name}" for lab in labs]
     assert all(title_of(lab).startswith(title) for lab, (title, _) in zip(labs, shown, strict=True))
     book = read(lecture)
-    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), length(book).told]
+    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), length(book).rounded_minutes]
     parts += [
         " · ".join(f"[{title}]({path})" for title, path in shown),
         " + ".join(str(points_of(lab)) for lab in labs),
@@ -380,7 +380,8 @@ def test_each_second_reading_has_a_line():
         r"^\| \[([^\]]+)\]\(([^)]+)\) \| (\d+) \| (\d+) \| ..", TEXTS["notebooks/deeper/README.md"], re.MULTILINE
     )
     assert rows == [
-        (book.title, book.path.name, str(len(book.claims)), str(max(STEP, length(book).told))) for book in books
+        (book.title, book.path.name, str(len(book.claims)), str(max(STEP, length(book).rounded_minutes)))
+        for book in books
     ]
 
 
@@ -391,7 +392,7 @@ def test_each_lab_is_linked_by_its_lecture(lab):
 
 
 def test_what_two_cores_verify_is_counted():
-    ends = Counter(becomes(claim) for path in notebooks_in(ROOT / "notebooks") for claim in read(path).claims)
+    ends = Counter(outcome_of(claim) for path in notebooks_in(ROOT / "notebooks") for claim in read(path).claims)
     told = re.search(r"(\d+) of the (\d+) claims\. (\d+) need a GPU and (\d+) the long form", " ".join(README.split()))
     assert [int(n) for n in told.groups()] == [ends[CLAIM] + ends[FOLKLORE], ends.total(), ends[GPU], ends[LONG]]
 

@@ -41,7 +41,7 @@ POINTS = 100  # of the validation data that are drawn
 EXTENT = 1.2  # of the plane around it
 
 
-def becomes(claim: Claim) -> str:
+def outcome_of(claim: Claim) -> str:
     """What `make run` makes of a claim on two CPU cores (Linux, a C++ compiler, the official data), by its proof's tags."""
     tags = set(claim.proof.tags)
     if "gpu" in tags:
@@ -56,7 +56,7 @@ def claims_picture() -> Figure:
     titles, ends = {}, defaultdict(list)
     for lecture in (read(path) for path in notebooks_in(ROOT / "notebooks") if is_lecture(path)):
         title = titles.setdefault(lecture.number, _short_title(lecture))
-        ends[title] += [becomes(claim) for claim in lecture.claims]
+        ends[title] += [outcome_of(claim) for claim in lecture.claims]
     parts = (CLAIM, FOLKLORE, GPU, LONG)
     return ledger.claims_by_lecture({title: {part: own.count(part) for part in parts} for title, own in ends.items()})
 
@@ -128,11 +128,11 @@ def spiral_picture() -> Figure:
         saved = checkpoint.find(Path(folder) / "checkpoints")
         for epoch in EPOCHS:
             model.load_state_dict(checkpoint.load(saved[epoch - 1])["model"])
-            frames[f"epoch {epoch}"] = (beliefs(model), evaluate(model, data.val).accuracy)
+            frames[f"epoch {epoch}"] = (class_probabilities(model), evaluate(model, data.val).accuracy)
     return loop.decision_panels(frames, data.val.x[:POINTS].numpy(), data.val.y[:POINTS].numpy(), EXTENT)
 
 
-def beliefs(model: torch.nn.Module, side: int = 56) -> np.ndarray:
+def class_probabilities(model: torch.nn.Module, side: int = 56) -> np.ndarray:
     """The probabilities (side, side, 3) that a classifier of points gives over the plane, of two digits."""
     ticks = torch.linspace(-EXTENT, EXTENT, side)
     with torch.no_grad():

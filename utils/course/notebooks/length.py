@@ -25,7 +25,7 @@ class Length:
         return self.words / WORDS + self.lines / LINES + self.claims * A_CLAIM
 
     @property
-    def told(self) -> int:
+    def rounded_minutes(self) -> int:
         """The minutes as the README and the lecture give them."""
         return STEP * round(self.minutes / STEP)
 

@@ -1,0 +1,363 @@
+"""`make affected`: the tests and notebooks that a change reaches, nearest first, until one is red.
+
+A file is reached if it imports a changed module, itself or through others, or if a string in it names a changed file.
+Who imports whom in `utils` is grimp's to say; imports and strings of tests and notebooks are read from their source.
+"""
+
+import argparse
+import ast
+import contextlib
+import heapq
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grimp
+
+from utils.course import ROOT
+from utils.course.notebooks.notebook import NUMBERED, load, text_of
+
+PACKAGE = "utils"
+RUN = ("notebooks", "solutions")  # folders of notebooks that must run from top to bottom; starters in labs/ need not
+BATCH = 8  # test files that are collected together: the first of them run within seconds
+QUICK, SLOW = (f"{kind} and not browser and not nightly" for kind in ("not slow", "slow"))
+FOLDERS = {  # what each file of a folder is held to, before what merely names the folder
+    "notebooks": ("tests/course/test_notebooks.py",),
+    "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py", "tests/labs/test_variants.py"),
+    "labs": ("tests/labs/test_release.py",),
+}
+IN_A_STRING = re.compile(r"\bfrom (utils[\w.]*) import (\w+)|\bimport (utils[\w.]*)|(?:-m |^)(utils[\w.]*)(?=\s|$)")
+NO_TESTS = 5  # pytest's exit status
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run, in order. Paths are relative to the root, with slashes."""
+
+    reasons: dict[str, dict[str, int]]  # changed file -> the test files and notebooks that it reaches, and how far off
+    tests: list[str]  # nearest first
+    changed_notebooks: list[str]
+    using_notebooks: list[str]  # that import a changed module themselves, smallest first
+    in_a_browser: list[str]
+    cases: dict[str, set[str]] = field(default_factory=dict)  # test file -> the notebooks whose cases alone it is to run
+
+    def lines(self) -> Iterator[str]:
+        """What was chosen for each changed file."""
+        for path, reached in self.reasons.items():
+            tests = sum(is_test(other) for other in reached)
+            books = [other for other in reached if is_run(other) and other != path]
+            far = len([other for other in books if other not in self.using_notebooks])
+            yield (
+                f"{path}: {counted(tests, 'test file')}, {counted(len(books) - far, 'notebook')}"
+                + f" ({far} more import it only through other modules: make test)" * bool(far)
+            )
+        if self.in_a_browser:
+            yield f"Not run here, but by make test-browser: {', '.join(self.in_a_browser)}"
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser("affected", help="run the tests and notebooks that a change reaches, nearest first")
+    command.add_argument("--base", default="HEAD", help="the change is what differs from here (default HEAD)")
+    command.add_argument("--list", action="store_true", help="only say what would run, in this order")
+    command.set_defaults(command=_affected)
+
+
+def _affected(args: argparse.Namespace) -> int:
+    if not (changed := changes(ROOT, args.base)):
+        print(f"Nothing differs from {args.base}, so nothing is to be tested.")
+        return 0
+    chosen = plan(ROOT, changed)
+    print(*chosen.lines(), sep="\n", flush=True)
+    if args.list:
+        print(*chosen.tests, *chosen.changed_notebooks, *chosen.using_notebooks, sep="\n")
+        return 0
+    return run(chosen)
+
+
+def changes(root: Path, base: str = "HEAD") -> list[str]:
+    """The files that differ from where this branch left `base`, deleted and untracked ones too. ValueError, in git's words."""
+    names: set[str] = set()
+    for command in (
+        ["diff", "--name-only", "--no-renames", "-z", "--merge-base", base],
+        ["ls-files", "--others", "--exclude-standard", "-z"],
+    ):
+        done = subprocess.run(["git", "-C", root, *command], capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"cannot tell what has changed since {base!r}: {done.stderr.strip()}")
+        names |= {name for name in done.stdout.split("\0") if name}
+    return sorted(names)
+
+
+def plan(root: Path, changed: list[str]) -> Plan:
+    """What the changed files reach."""
+    readers = readers_of(root, changed)
+    all_reached = {path: distances(path, readers) for path in changed}
+    nearest: dict[str, int] = {}
+    for reached in all_reached.values():
+        for path, distance in reached.items():
+            if (root / path).exists():
+                nearest[path] = min(distance, nearest.get(path, distance))
+    reasons = {
+        path: {other: distance for other, distance in reached.items() if is_test(other) or is_run(other)}
+        for path, reached in all_reached.items()
+    }
+    own = tuple(f"test_{Path(path).stem.lower()}" for path in changed)
+    imported = defaultdict(int)  # by how many files each test is affected at all: the fewer, the more it is about
+    for them in readers.values():
+        for reader in them:
+            imported[reader] += 1
+    tests = sorted(
+        filter(is_test, nearest), key=lambda path: (nearest[path], not Path(path).stem.startswith(own), imported[path], path)
+    )
+    whole = {test for path, reached in reasons.items() if not case_of(path, root) for test in reached}
+    by_case = [test for test in tests if test not in whole]
+    cases = {test: {case_of(path, root) for path in changed if test in reasons[path]} for test in by_case}
+    books = sorted(filter(is_run, nearest), key=lambda path: (root / path).stat().st_size)
+    return Plan(
+        reasons,
+        [test for test in tests if not in_a_browser(test)],
+        [book for book in books if nearest[book] == 0],
+        [book for book in books if nearest[book] == 1],
+        [test for test in tests if in_a_browser(test)],
+        cases,
+    )
+
+
+def run(chosen: Plan) -> int:
+    """Run it, quick tests before slow ones, and stop at the first red one. Returns pytest's exit status."""
+    import pytest  # here: the command line need not wait for it
+
+    batches = [chosen.tests[start : start + BATCH] for start in range(0, len(chosen.tests), BATCH)]
+    calls = [["-m", QUICK, *batch] for batch in batches]
+    calls[1:1] = [["--nbmake", *chosen.changed_notebooks]] if chosen.changed_notebooks else []
+    calls += [["-m", SLOW, *batch] for batch in batches]
+    calls += [["--nbmake", *chosen.using_notebooks]] if chosen.using_notebooks else []
+    for call in calls:
+        status = pytest.main(["-x", "-q", "--no-header", *call], plugins=[_OnlyCases(chosen.cases)])
+        if status not in (0, NO_TESTS):
+            return int(status)
+    return 0
+
+
+class _OnlyCases:
+    """A plugin of pytest's: a test file that only reads a changed notebook runs the cases of that one."""
+
+    def __init__(self, cases: dict[str, set[str]]):
+        self.cases = cases
+
+    def pytest_collection_modifyitems(self, config, items):
+        others = numbered(ROOT)
+        out = []
+        for item in items:
+            mine = self.cases.get(item.path.relative_to(ROOT).as_posix())
+            if mine is not None and any(case in item.name for case in others - mine):
+                out.append(item)
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
+
+
+# The graph: of each file, who reads it, and how far off that is
+
+
+def readers_of(root: Path, changed: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+    """file -> {file that imports or names it: 0, 1 or 2}. Files of `changed` that are no longer there can be imported too.
+
+    0: the face of a package, its __init__, shows what stands in a module; 1: imported, or named; 2: its folder is named.
+    """
+    readers: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def link(path: str | None, reader: str, distance: int) -> None:
+        if path and path != reader:
+            readers[path][reader] = min(distance, readers[path].get(reader, distance))
+
+    present = {path.relative_to(root).as_posix() for top in (PACKAGE, "tests") for path in (root / top).rglob("*.py")}
+    modules = {dotted(path): path for path in present | {path for path in changed if path.endswith(".py")}}
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            face = modules[importer].endswith("__init__.py") and imported.startswith(f"{importer}.")
+            link(modules[imported], modules[importer], 0 if face else 1)
+
+    shown = _shown_by_packages(root, modules)
+    data = [path for path in changed if path not in present and (root / path).exists()]
+    gone = [path for path in changed if path.endswith(".py") and path not in present]
+    for reader in present:
+        mine, tests = top(reader) == PACKAGE, top(reader) == "tests"
+        if mine and not gone:
+            continue  # grimp has said it all
+        tree = parsed([(root / reader).read_text(encoding="utf-8")])
+        names, in_strings, words = names_and_words(tree)
+        for name in names | in_strings if tests else names:
+            path = module_of(name, modules, shown, near=Path(reader).parent)
+            if tests or path in gone:
+                link(path, reader, 1)
+        if tests:
+            for path in [*data, *filter(is_support, changed)]:
+                link(path, reader, distance) if (distance := _distance_by_name(path, words)) else None
+
+    for path in (path for folder in RUN for path in (root / folder).rglob("*.ipynb")):
+        code = (text_of(cell["source"]) for cell in load(path)["cells"] if cell["cell_type"] == "code")
+        names, *_ = names_and_words(parsed(source for source in code if "import " in source))
+        for name in names:
+            link(module_of(name, modules, shown), path.relative_to(root).as_posix(), 1)
+    for path in changed:
+        for test in FOLDERS.get(top(path), ()) if path.endswith(".ipynb") else ():
+            link(path, test, 1) if test in present else None
+        if is_lab(path):
+            link(path, "tests/labs/test_variants.py", 1)
+        if Path(path).name == "conftest.py":
+            for reader in present:
+                if is_test(reader) and Path(path).parent in Path(reader).parents:
+                    link(path, reader, 1)
+        if top(path) == PACKAGE and (not path.endswith(".py") or path.endswith("__init__.py")):
+            for reader in _of_the_same_package(path, present):
+                link(path, reader, 1)
+    return readers
+
+
+def distances(start: str, readers: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Every file that `start` reaches, itself too, and the length of the shortest way there."""
+    nearest: dict[str, int] = {}
+    waiting = [(0, start)]
+    while waiting:
+        distance, path = heapq.heappop(waiting)
+        if path not in nearest:
+            nearest[path] = distance
+            for reader, step in readers.get(path, {}).items():
+                heapq.heappush(waiting, (distance + step, reader))
+    return nearest
+
+
+def names_and_words(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
+    """Of a file: what it imports, as a.b.c; what code and command lines in its strings import; the parts of paths in them."""
+    names, strings, docstrings = set(), [], set()
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Expr):
+            docstrings.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            strings.append(node)
+    texts = {node.value for node in strings if node not in docstrings}
+    in_strings = set()
+    for text in texts:
+        if PACKAGE in text:
+            for package, name, module, command in IN_A_STRING.findall(text):
+                in_strings.add(f"{package}.{name}" if package else module or f"{command}.__main__")
+    return names, in_strings, {word for text in texts for word in re.split(r"[\s/'\"]+", text)}
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """As ast.walk, in a third of its time: in no order, and without the marks for loading and storing."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                waiting += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                waiting.append(value)
+
+
+def module_of(name: str, modules: dict[str, str], shown: dict[str, str], near: Path | None = None) -> str | None:
+    """The file of the module in which the thing called `name` stands; `near` is a test's folder, whose files it imports."""
+    prefixes = [f"{'.'.join(near.parts)}.", "tests.", ""] if near else [""]
+    while name:
+        for prefix in prefixes:
+            if path := shown.get(prefix + name) or modules.get(prefix + name):
+                return path
+        name = name.rpartition(".")[0]
+    return None
+
+
+def _distance_by_name(path: str, words: set[str]) -> int:
+    """1 where the words have the file, 2 where they have its folder, 0 else."""
+    place = Path(path)
+    if place.name in words or ("_" in place.stem and place.stem in words):
+        return 1
+    return 2 if ({place.parent.name, top(path)} - {"", PACKAGE, "tests"}) & words else 0
+
+
+def _shown_by_packages(root: Path, modules: dict[str, str]) -> dict[str, str]:
+    """utils.data.spiral -> utils/data/datasets.py, and so on: what each __init__ shows."""
+    shown = {}
+    for package, path in modules.items():
+        if path.endswith("__init__.py") and (root / path).exists():
+            for node in parsed([(root / path).read_text(encoding="utf-8")]).body:
+                if isinstance(node, ast.ImportFrom) and node.module in modules:
+                    shown |= {f"{package}.{alias.asname or alias.name}": modules[node.module] for alias in node.names}
+    return shown
+
+
+def _of_the_same_package(path: str, present: set[str]) -> list[str]:
+    """The modules of the nearest package above a file that is no module, or that is its __init__."""
+    package = next(folder for folder in Path(path).parents if f"{folder.as_posix()}/__init__.py" in present)
+    return [reader for reader in present if package in Path(reader).parents]
+
+
+def parsed(sources: Iterable[str]) -> ast.Module:
+    """The statements of all sources that are plain Python: what is wrong with the others their tests say."""
+    body = []
+    for source in sources:
+        with contextlib.suppress(SyntaxError):
+            body += ast.parse(source).body
+    return ast.Module(body, [])
+
+
+# Names
+
+
+def dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def top(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def is_test(path: str) -> bool:
+    return top(path) == "tests" and Path(path).name.startswith("test_") and path.endswith(".py")
+
+
+def in_a_browser(path: str) -> bool:
+    return path.startswith("tests/browser/")
+
+
+def is_support(path: str) -> bool:
+    """Whether a file of the tests is no test: a helper, or a script that a test starts by its name."""
+    return top(path) == "tests" and path.endswith(".py") and not is_test(path) and not is_lab(path)
+
+
+def is_lab(path: str) -> bool:
+    """Whether it is one lab's list of wrong and right answers, which tests/labs/test_variants.py reads."""
+    return path.startswith("tests/labs/lab_")
+
+
+def is_run(path: str) -> bool:
+    return path.endswith(".ipynb") and top(path) in RUN
+
+
+def numbered(root: Path) -> set[str]:
+    """The names by which tests tell their cases: those of lectures, second readings and labs."""
+    books = (path.stem for folder in RUN for path in (root / folder).rglob("*.ipynb"))
+    return {name for name in books if NUMBERED.match(name)}
+
+
+def case_of(path: str, root: Path) -> str:
+    """The notebook's name that the cases for this file bear; "" for a file without cases of its own."""
+    if is_lab(path):
+        number = Path(path).stem.removeprefix("lab_")
+        return next((book.stem for book in (root / "solutions").glob(f"{number}_*.ipynb")), "")
+    return Path(path).stem if path.endswith(".ipynb") and NUMBERED.match(Path(path).stem) else ""
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -27,7 +27,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tiny tensors are computed ten times faster by one thread than by two. Tests that import no torch need not wait for it."""
+    """Tiny tensors are computed ten times faster by one thread than by two. Who imports no torch need not wait for it."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 

@@ -10,7 +10,6 @@ import contextlib
 import heapq
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ FOLDERS = {  # what each file of a folder is held to, before what merely names t
     "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py", "tests/labs/test_variants.py"),
     "labs": ("tests/labs/test_release.py",),
 }
-IN_A_STRING = re.compile(r"\bfrom (utils[\w.]*) import (\w+)|\bimport (utils[\w.]*)|(?:-m |^)(utils[\w.]*)(?=\s|$)")
 NO_TESTS = 5  # pytest's exit status
 
 
@@ -43,12 +41,14 @@ class Plan:
     changed_notebooks: list[str]
     using_notebooks: list[str]  # that import a changed module themselves, smallest first
     in_a_browser: list[str]
-    cases: dict[str, set[str]] = field(default_factory=dict)  # test file -> the notebooks whose cases alone it is to run
+    cases: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # test file -> the notebooks whose cases alone it is to run
 
     def lines(self) -> Iterator[str]:
         """What was chosen for each changed file."""
         for path, reached in self.reasons.items():
-            tests = sum(is_test(other) for other in reached)
+            tests = sum(is_test(other) and not in_a_browser(other) for other in reached)
             books = [other for other in reached if is_run(other) and other != path]
             far = len([other for other in books if other not in self.using_notebooks])
             yield (
@@ -79,7 +79,7 @@ def _affected(args: argparse.Namespace) -> int:
 
 
 def changes(root: Path, base: str = "HEAD") -> list[str]:
-    """The files that differ from where this branch left `base`, deleted and untracked ones too. ValueError, in git's words."""
+    """The files that differ from where this branch left `base`, deleted and new ones too. ValueError, in git's words."""
     names: set[str] = set()
     for command in (
         ["diff", "--name-only", "--no-renames", "-z", "--merge-base", base],
@@ -111,7 +111,8 @@ def plan(root: Path, changed: list[str]) -> Plan:
         for reader in them:
             imported[reader] += 1
     tests = sorted(
-        filter(is_test, nearest), key=lambda path: (nearest[path], not Path(path).stem.startswith(own), imported[path], path)
+        filter(is_test, nearest),
+        key=lambda path: (nearest[path], not Path(path).stem.startswith(own), imported[path], path),
     )
     whole = {test for path, reached in reasons.items() if not case_of(path, root) for test in reached}
     by_case = [test for test in tests if test not in whole]
@@ -137,27 +138,30 @@ def run(chosen: Plan) -> int:
     calls += [["-m", SLOW, *batch] for batch in batches]
     calls += [["--nbmake", *chosen.using_notebooks]] if chosen.using_notebooks else []
     for call in calls:
-        status = pytest.main(["-x", "-q", "--no-header", *call], plugins=[_OnlyCases(chosen.cases)])
+        status = pytest.main(
+            ["-x", "-q", "--no-header", *call], plugins=[OnlyCases(chosen.cases, ROOT, numbered(ROOT))]
+        )
         if status not in (0, NO_TESTS):
             return int(status)
     return 0
 
 
-class _OnlyCases:
-    """A plugin of pytest's: a test file that only reads a changed notebook runs the cases of that one."""
+@dataclass(frozen=True)
+class OnlyCases:
+    """A plugin of pytest's: a test file that only reads changed notebooks runs none of the cases of other ones."""
 
-    def __init__(self, cases: dict[str, set[str]]):
-        self.cases = cases
+    cases: dict[str, set[str]]  # as in a Plan
+    root: Path
+    all: set[str]  # the notebooks that tests have cases for
 
     def pytest_collection_modifyitems(self, config, items):
-        others = numbered(ROOT)
-        out = []
-        for item in items:
-            mine = self.cases.get(item.path.relative_to(ROOT).as_posix())
-            if mine is not None and any(case in item.name for case in others - mine):
-                out.append(item)
+        out = [item for item in items if self._is_of_another(item)]
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
+
+    def _is_of_another(self, item) -> bool:
+        mine = self.cases.get(item.path.relative_to(self.root).as_posix(), self.all)
+        return any(case in item.name for case in self.all - mine)
 
 
 # The graph: of each file, who reads it, and how far off that is
@@ -233,7 +237,7 @@ def distances(start: str, readers: dict[str, dict[str, int]]) -> dict[str, int]:
 
 
 def names_and_words(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
-    """Of a file: what it imports, as a.b.c; what code and command lines in its strings import; the parts of paths in them."""
+    """Of a file: what it imports, as a.b.c; what code and command lines in its strings import; the words in its strings."""
     names, strings, docstrings = set(), [], set()
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
@@ -248,9 +252,15 @@ def names_and_words(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
     in_strings = set()
     for text in texts:
         if PACKAGE in text:
-            for package, name, module, command in IN_A_STRING.findall(text):
+            for package, name, module, command in _in_a_string().findall(text):
                 in_strings.add(f"{package}.{name}" if package else module or f"{command}.__main__")
     return names, in_strings, {word for text in texts for word in re.split(r"[\s/'\"]+", text)}
+
+
+def _in_a_string() -> re.Pattern:
+    """`from utils.x import y`, `import utils.x`, and what starts `utils.x` itself: "-m utils.x", or a word of its own."""
+    name = rf"({PACKAGE}(?:\.\w+)*)"
+    return re.compile(rf"\bfrom {name} import (\w+)|\bimport {name}|(?:-m |^){name}(?=\s|$)")
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:

@@ -15,14 +15,6 @@ def test_ring_steps_draws_every_chunk_of_every_rank_at_every_step():
     assert [axes.get_title(loc="center") for axes in figure.axes] == ["start", "step 1", "step 2"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["rank 0", "rank 1"]
     assert [to_hex(box.get_facecolor()).upper() for box in figure.axes[1].patches] == [PALE, BLUE, PALE, PALE]
-    boxes = figure.axes[2].patches
-    assert [box.get_x() for box in boxes] == [0, 1, 0, 1]
-    assert [box.get_y() + box.get_height() / 2 for box in boxes] == pytest.approx([0, 0, 1, 1])
-
-
-def test_ring_steps_tells_a_chunk_on_the_way_from_a_complete_one():
-    figure = figures.ring_steps([[[2, 3, 1]] * 3])
-    assert [to_hex(box.get_facecolor()).upper() for box in figure.axes[0].patches[:3]] == [SKY, BLUE, PALE]
 
 
 def test_ring_film_shows_one_step_more_in_each_frame_and_frames_what_has_arrived():

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser(argv: list[str]) -> argparse.ArgumentParser:
-    """The parser of `argv`: of every command, or of the quick ones, `grade` and `affected`, if it begins with one of these."""
+    """The parser of `argv`: of every command, or of the quick `grade` and `affected` alone if it begins with one of them."""
     whole = argparse.ArgumentParser(prog="python -m utils.course", description=__doc__)
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     grade_command.add_to(commands)

@@ -10,9 +10,9 @@ import contextlib
 import heapq
 import re
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import grimp
@@ -41,9 +41,7 @@ class Plan:
     changed_notebooks: list[str]
     using_notebooks: list[str]  # that import a changed module themselves, smallest first
     in_a_browser: list[str]
-    cases: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # test file -> the notebooks whose cases alone it is to run
+    cases: dict[str, set[str]]  # test file -> the notebooks whose cases alone it is to run
 
     def lines(self) -> Iterator[str]:
         """What was chosen for each changed file."""
@@ -106,13 +104,10 @@ def plan(root: Path, changed: list[str]) -> Plan:
         for path, reached in all_reached.items()
     }
     own = tuple(f"test_{Path(path).stem.lower()}" for path in changed)
-    imported = defaultdict(int)  # by how many files each test is affected at all: the fewer, the more it is about
-    for them in readers.values():
-        for reader in them:
-            imported[reader] += 1
+    reads = Counter(reader for them in readers.values() for reader in them)  # the fewer files, the more about this one
     tests = sorted(
         filter(is_test, nearest),
-        key=lambda path: (nearest[path], not Path(path).stem.startswith(own), imported[path], path),
+        key=lambda path: (nearest[path], not Path(path).stem.startswith(own), reads[path], path),
     )
     whole = {test for path, reached in reasons.items() if not case_of(path, root) for test in reached}
     by_case = [test for test in tests if test not in whole]
@@ -133,14 +128,15 @@ def run(chosen: Plan) -> int:
     import pytest  # here: the command line need not wait for it
 
     batches = [chosen.tests[start : start + BATCH] for start in range(0, len(chosen.tests), BATCH)]
-    calls = [["-m", QUICK, *batch] for batch in batches]
-    calls[1:1] = [["--nbmake", *chosen.changed_notebooks]] if chosen.changed_notebooks else []
-    calls += [["-m", SLOW, *batch] for batch in batches]
-    calls += [["--nbmake", *chosen.using_notebooks]] if chosen.using_notebooks else []
-    for call in calls:
-        status = pytest.main(
-            ["-x", "-q", "--no-header", *call], plugins=[OnlyCases(chosen.cases, ROOT, numbered(ROOT))]
-        )
+    calls = [(["-m", QUICK], batch) for batch in batches]
+    calls.insert(1, (["--nbmake"], chosen.changed_notebooks))
+    calls += [(["-m", SLOW], batch) for batch in batches]
+    calls += [(["--nbmake"], chosen.using_notebooks)]
+    only = OnlyCases(chosen.cases, ROOT, numbered(ROOT))
+    for options, paths in calls:
+        if not paths:
+            continue
+        status = pytest.main(["-x", "-q", "--no-header", *options, *(str(ROOT / path) for path in paths)], [only])
         if status not in (0, NO_TESTS):
             return int(status)
     return 0
@@ -167,60 +163,107 @@ class OnlyCases:
 # The graph: of each file, who reads it, and how far off that is
 
 
-def readers_of(root: Path, changed: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+def readers_of(root: Path, changed: list[str]) -> dict[str, dict[str, int]]:
     """file -> {file that imports or names it: 0, 1 or 2}. Files of `changed` that are no longer there can be imported too.
 
     0: the face of a package, its __init__, shows what stands in a module; 1: imported, or named; 2: its folder is named.
     """
-    readers: dict[str, dict[str, int]] = defaultdict(dict)
+    graph = _Graph(root, changed)
+    graph.read_package()
+    graph.read_tests()
+    graph.read_notebooks()
+    graph.add_what_no_import_tells()
+    return graph.readers
 
-    def link(path: str | None, reader: str, distance: int) -> None:
+
+class _Graph:
+    """Who reads what, as far as it has been read."""
+
+    def __init__(self, root: Path, changed: list[str]):
+        self.root, self.changed = root, changed
+        self.readers: dict[str, dict[str, int]] = defaultdict(dict)
+        places = (root / PACKAGE, root / "tests")
+        self.sources = {path.relative_to(root).as_posix() for place in places for path in place.rglob("*.py")}
+        self.gone = {path for path in changed if path.endswith(".py") and path not in self.sources}
+        self.modules = {dotted(path): path for path in self.sources | self.gone}
+        self.shown = self._shown_by_packages()
+
+    def link(self, path: str | None, reader: str, distance: int) -> None:
         if path and path != reader:
-            readers[path][reader] = min(distance, readers[path].get(reader, distance))
+            self.readers[path][reader] = min(distance, self.readers[path].get(reader, distance))
 
-    present = {path.relative_to(root).as_posix() for top in (PACKAGE, "tests") for path in (root / top).rglob("*.py")}
-    modules = {dotted(path): path for path in present | {path for path in changed if path.endswith(".py")}}
-    graph = grimp.build_graph(PACKAGE, cache_dir=None)
-    for importer in graph.modules:
-        for imported in graph.find_modules_directly_imported_by(importer):
-            face = modules[importer].endswith("__init__.py") and imported.startswith(f"{importer}.")
-            link(modules[imported], modules[importer], 0 if face else 1)
+    def read_package(self) -> None:
+        graph = grimp.build_graph(PACKAGE, cache_dir=None)
+        for importer in graph.modules:
+            for imported in graph.find_modules_directly_imported_by(importer):
+                face = self.modules[importer].endswith("/__init__.py") and imported.startswith(f"{importer}.")
+                self.link(self.modules[imported], self.modules[importer], 0 if face else 1)
+        if self.gone:  # which grimp does not know
+            for reader in filter(is_module, self.sources):
+                for name in names_and_words(self._parsed(reader))[0]:
+                    if (path := self.file_of(name)) in self.gone:
+                        self.link(path, reader, 1)
 
-    shown = _shown_by_packages(root, modules)
-    data = [path for path in changed if path not in present and (root / path).exists()]
-    gone = [path for path in changed if path.endswith(".py") and path not in present]
-    for reader in present:
-        mine, tests = top(reader) == PACKAGE, top(reader) == "tests"
-        if mine and not gone:
-            continue  # grimp has said it all
-        tree = parsed([(root / reader).read_text(encoding="utf-8")])
-        names, in_strings, words = names_and_words(tree)
-        for name in names | in_strings if tests else names:
-            path = module_of(name, modules, shown, near=Path(reader).parent)
-            if tests or path in gone:
-                link(path, reader, 1)
-        if tests:
-            for path in [*data, *filter(is_support, changed)]:
-                link(path, reader, distance) if (distance := _distance_by_name(path, words)) else None
+    def read_tests(self) -> None:
+        by_name = [path for path in self.changed if not is_test(path) and not is_lab(path)]
+        for reader in self.sources:
+            if is_module(reader):
+                continue
+            names, in_strings, words = names_and_words(self._parsed(reader))
+            for name in names | in_strings:
+                self.link(self.file_of(name, near=Path(reader).parent), reader, 1)
+            for path in by_name:
+                if distance := _distance_by_name(path, words):
+                    self.link(path, reader, distance)
 
-    for path in (path for folder in RUN for path in (root / folder).rglob("*.ipynb")):
-        code = (text_of(cell["source"]) for cell in load(path)["cells"] if cell["cell_type"] == "code")
-        names, *_ = names_and_words(parsed(source for source in code if "import " in source))
-        for name in names:
-            link(module_of(name, modules, shown), path.relative_to(root).as_posix(), 1)
-    for path in changed:
-        for test in FOLDERS.get(top(path), ()) if path.endswith(".ipynb") else ():
-            link(path, test, 1) if test in present else None
-        if is_lab(path):
-            link(path, "tests/labs/test_variants.py", 1)
-        if Path(path).name == "conftest.py":
-            for reader in present:
-                if is_test(reader) and Path(path).parent in Path(reader).parents:
-                    link(path, reader, 1)
-        if top(path) == PACKAGE and (not path.endswith(".py") or path.endswith("__init__.py")):
-            for reader in _of_the_same_package(path, present):
-                link(path, reader, 1)
-    return readers
+    def read_notebooks(self) -> None:
+        for path in (path for folder in RUN for path in (self.root / folder).rglob("*.ipynb")):
+            code = (text_of(cell["source"]) for cell in load(path)["cells"] if cell["cell_type"] == "code")
+            for name in names_and_words(parsed(source for source in code if "import " in source))[0]:
+                self.link(self.file_of(name), path.relative_to(self.root).as_posix(), 1)
+
+    def add_what_no_import_tells(self) -> None:
+        for path in self.changed:
+            readers: Iterable[str] = ()
+            if path.endswith(".ipynb"):
+                readers = FOLDERS.get(top(path), ())
+            elif is_lab(path):
+                readers = ["tests/labs/test_variants.py"]
+            elif Path(path).name == "conftest.py":
+                readers = [reader for reader in self.sources if is_test(reader) and _is_below(reader, path)]
+            elif path.endswith("/__init__.py") or (top(path) == PACKAGE and Path(path).suffix not in (".py", ".md")):
+                readers = self._package_of(path)
+            for reader in self.sources.intersection(readers):
+                self.link(path, reader, 1)
+
+    def file_of(self, name: str, near: Path | None = None) -> str | None:
+        """The file of the module in which the thing `name` stands; `near` is a test's folder, whose files it imports."""
+        prefixes = [f"{'.'.join(near.parts)}.", "tests.", ""] if near else [""]
+        while name:
+            for prefix in prefixes:
+                if path := self.shown.get(prefix + name) or self.modules.get(prefix + name):
+                    return path
+            name = name.rpartition(".")[0]
+        return None
+
+    def _shown_by_packages(self) -> dict[str, str]:
+        """utils.data.spiral -> utils/data/datasets.py, and so on: what each __init__ shows."""
+        shown = {}
+        for path in self.sources:
+            for node in self._parsed(path).body if path.endswith("/__init__.py") else ():
+                if isinstance(node, ast.ImportFrom) and node.module in self.modules:
+                    file = self.modules[node.module]
+                    shown |= {f"{dotted(path)}.{alias.asname or alias.name}": file for alias in node.names}
+        return shown
+
+    def _package_of(self, path: str) -> list[str]:
+        """The modules of the nearest package above a file that is its __init__, or no module."""
+        inits = (folder / "__init__.py" for folder in Path(path).parents)
+        init = next((init.as_posix() for init in inits if init.as_posix() in self.sources), path)
+        return [reader for reader in self.sources if _is_below(reader, init)]
+
+    def _parsed(self, path: str) -> ast.Module:
+        return parsed([(self.root / path).read_text(encoding="utf-8")])
 
 
 def distances(start: str, readers: dict[str, dict[str, int]]) -> dict[str, int]:
@@ -277,40 +320,18 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
                 waiting.append(value)
 
 
-def module_of(name: str, modules: dict[str, str], shown: dict[str, str], near: Path | None = None) -> str | None:
-    """The file of the module in which the thing called `name` stands; `near` is a test's folder, whose files it imports."""
-    prefixes = [f"{'.'.join(near.parts)}.", "tests.", ""] if near else [""]
-    while name:
-        for prefix in prefixes:
-            if path := shown.get(prefix + name) or modules.get(prefix + name):
-                return path
-        name = name.rpartition(".")[0]
-    return None
-
-
 def _distance_by_name(path: str, words: set[str]) -> int:
-    """1 where the words have the file, 2 where they have its folder, 0 else."""
+    """1 where the words have the file, 2 where they have the folder of a file that is no module, 0 else."""
     place = Path(path)
-    if place.name in words or ("_" in place.stem and place.stem in words):
+    if place.name in words or ("_" in place.stem and place.stem in words and not is_module(path)):
         return 1
-    return 2 if ({place.parent.name, top(path)} - {"", PACKAGE, "tests"}) & words else 0
+    folders = set() if is_module(path) else {place.parent.name, top(path)} - {"", PACKAGE, "tests", place.name}
+    return 2 if folders & words else 0
 
 
-def _shown_by_packages(root: Path, modules: dict[str, str]) -> dict[str, str]:
-    """utils.data.spiral -> utils/data/datasets.py, and so on: what each __init__ shows."""
-    shown = {}
-    for package, path in modules.items():
-        if path.endswith("__init__.py") and (root / path).exists():
-            for node in parsed([(root / path).read_text(encoding="utf-8")]).body:
-                if isinstance(node, ast.ImportFrom) and node.module in modules:
-                    shown |= {f"{package}.{alias.asname or alias.name}": modules[node.module] for alias in node.names}
-    return shown
-
-
-def _of_the_same_package(path: str, present: set[str]) -> list[str]:
-    """The modules of the nearest package above a file that is no module, or that is its __init__."""
-    package = next(folder for folder in Path(path).parents if f"{folder.as_posix()}/__init__.py" in present)
-    return [reader for reader in present if package in Path(reader).parents]
+def _is_below(path: str, file: str) -> bool:
+    """Whether it lies in the folder of that file, or in one below."""
+    return Path(file).parent in Path(path).parents
 
 
 def parsed(sources: Iterable[str]) -> ast.Module:
@@ -341,9 +362,8 @@ def in_a_browser(path: str) -> bool:
     return path.startswith("tests/browser/")
 
 
-def is_support(path: str) -> bool:
-    """Whether a file of the tests is no test: a helper, or a script that a test starts by its name."""
-    return top(path) == "tests" and path.endswith(".py") and not is_test(path) and not is_lab(path)
+def is_module(path: str) -> bool:
+    return top(path) == PACKAGE and path.endswith(".py")
 
 
 def is_lab(path: str) -> bool:
@@ -366,7 +386,8 @@ def case_of(path: str, root: Path) -> str:
     if is_lab(path):
         number = Path(path).stem.removeprefix("lab_")
         return next((book.stem for book in (root / "solutions").glob(f"{number}_*.ipynb")), "")
-    return Path(path).stem if path.endswith(".ipynb") and NUMBERED.match(Path(path).stem) else ""
+    has_cases = path.endswith(".ipynb") and NUMBERED.match(Path(path).stem) and (root / path).exists()
+    return Path(path).stem if has_cases else ""
 
 
 def counted(number: int, noun: str) -> str:

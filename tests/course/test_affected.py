@@ -75,7 +75,8 @@ def small(tmp_path, monkeypatch):
 
 
 def chosen_tests(root, *changed: str) -> list[str]:
-    return [path.removeprefix("tests/") for path in affected.plan(root, list(changed)).tests]
+    chosen = affected.plan(root, list(changed))
+    return [path.removeprefix("tests/") for path in chosen.first + chosen.tests]
 
 
 def test_what_differs_is_what_git_says_with_deleted_and_new_files(small):
@@ -150,9 +151,9 @@ def test_a_file_is_read_by_the_tests_whose_strings_name_it_not_by_those_whose_do
 
 def test_a_notebook_is_held_to_the_rules_of_its_folder_then_run_and_its_cases_alone(small):
     chosen = affected.plan(small, ["notebooks/01_first.ipynb"])
-    assert chosen.tests == ["tests/course/test_notebooks.py", "tests/test_all_books.py"]
+    assert (chosen.first, chosen.tests) == (["tests/course/test_notebooks.py"], ["tests/test_all_books.py"])
     assert (chosen.changed_notebooks, chosen.using_notebooks) == (["notebooks/01_first.ipynb"], [])
-    assert chosen.cases == {test: {"01_first"} for test in chosen.tests}
+    assert chosen.cases == {test: {"01_first"} for test in chosen.first + chosen.tests}
     with_module = affected.plan(small, ["notebooks/01_first.ipynb", "tests/test_all_books.py"])
     assert set(with_module.cases) == {"tests/course/test_notebooks.py"}
 
@@ -173,7 +174,7 @@ def test_nothing_changed_is_one_sentence(small, capsys):
 
 @pytest.mark.parametrize("red", ["quick", "slow", "notebook"])
 def test_it_stops_at_the_first_red(small, monkeypatch, red):
-    """Quick ones, a changed notebook after the first of them, slow ones, notebooks that use a changed module."""
+    """Quick ones, a changed notebook after the first of them, slow ones, a notebook that uses a changed module."""
     calls = []
 
     def pytest_main(words, plugins):
@@ -212,4 +213,4 @@ def test_a_change_in_the_course_reaches_its_own_test_first():
         "utils/figures/numbers.py": "tests/figures/test_numbers.py",
         "tests/labs/lab_04.py": "tests/labs/test_variants.py",
     }.items():
-        assert affected.plan(ROOT, [module]).tests[0] == test
+        assert affected.plan(ROOT, [module]).tests[0] == test, module

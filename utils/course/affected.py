@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import grimp
-
 from utils.course import ROOT
 from utils.course.notebooks.notebook import NUMBERED, load, text_of
 
@@ -24,9 +22,9 @@ PACKAGE = "utils"
 RUN = ("notebooks", "solutions")  # folders of notebooks that must run from top to bottom; starters in labs/ need not
 BATCH = 8  # test files that are collected together: the first of them run within seconds
 QUICK, SLOW = (f"{kind} and not browser and not nightly" for kind in ("not slow", "slow"))
-FOLDERS = {  # what each file of a folder is held to, before what merely names the folder
+FOLDERS = {  # the tests that hold each notebook of a folder to its rules
     "notebooks": ("tests/course/test_notebooks.py",),
-    "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py", "tests/labs/test_variants.py"),
+    "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py"),
     "labs": ("tests/labs/test_release.py",),
 }
 NO_TESTS = 5  # pytest's exit status
@@ -37,7 +35,8 @@ class Plan:
     """What to run, in order. Paths are relative to the root, with slashes."""
 
     reasons: dict[str, dict[str, int]]  # changed file -> the test files and notebooks that it reaches, and how far off
-    tests: list[str]  # nearest first
+    first: list[str]  # tests that have changed, or that hold each notebook of a changed one's folder to its rules
+    tests: list[str]  # the others, nearest first
     changed_notebooks: list[str]
     using_notebooks: list[str]  # that import a changed module themselves, smallest first
     in_a_browser: list[str]
@@ -71,7 +70,8 @@ def _affected(args: argparse.Namespace) -> int:
     chosen = plan(ROOT, changed)
     print(*chosen.lines(), sep="\n", flush=True)
     if args.list:
-        print(*chosen.tests, *chosen.changed_notebooks, *chosen.using_notebooks, sep="\n")
+        paths = (*chosen.first, *chosen.changed_notebooks, *chosen.tests, *chosen.using_notebooks)
+        print(*paths, sep="\n")
         return 0
     return run(chosen)
 
@@ -115,7 +115,8 @@ def plan(root: Path, changed: list[str]) -> Plan:
     books = sorted(filter(is_run, nearest), key=lambda path: (root / path).stat().st_size)
     return Plan(
         reasons,
-        [test for test in tests if not in_a_browser(test)],
+        [test for test in tests if not in_a_browser(test) and nearest[test] == 0],
+        [test for test in tests if not in_a_browser(test) and nearest[test] > 0],
         [book for book in books if nearest[book] == 0],
         [book for book in books if nearest[book] == 1],
         [test for test in tests if in_a_browser(test)],
@@ -127,11 +128,13 @@ def run(chosen: Plan) -> int:
     """Run it, quick tests before slow ones, and stop at the first red one. Returns pytest's exit status."""
     import pytest  # here: the command line need not wait for it
 
-    batches = [chosen.tests[start : start + BATCH] for start in range(0, len(chosen.tests), BATCH)]
-    calls = [(["-m", QUICK], batch) for batch in batches]
-    calls.insert(1, (["--nbmake"], chosen.changed_notebooks))
-    calls += [(["-m", SLOW], batch) for batch in batches]
-    calls += [(["--nbmake"], chosen.using_notebooks)]
+    calls = [
+        *((["-m", QUICK], batch) for batch in batches(chosen.first)),
+        (["--nbmake"], chosen.changed_notebooks),
+        *((["-m", QUICK], batch) for batch in batches(chosen.tests)),
+        *((["-m", SLOW], batch) for batch in batches(chosen.first + chosen.tests)),
+        (["--nbmake"], chosen.using_notebooks),
+    ]
     only = OnlyCases(chosen.cases, ROOT, numbered(ROOT))
     for options, paths in calls:
         if not paths:
@@ -140,6 +143,10 @@ def run(chosen: Plan) -> int:
         if status not in (0, NO_TESTS):
             return int(status)
     return 0
+
+
+def batches(paths: list[str]) -> list[list[str]]:
+    return [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,8 @@ class OnlyCases:
 def readers_of(root: Path, changed: list[str]) -> dict[str, dict[str, int]]:
     """file -> {file that imports or names it: 0, 1 or 2}. Files of `changed` that are no longer there can be imported too.
 
-    0: the face of a package, its __init__, shows what stands in a module; 1: imported, or named; 2: its folder is named.
+    0: the face of a package, its __init__, shows what stands in a module, or a test holds the rules of a notebook's folder;
+    1: imported, or named; 2: its folder is named.
     """
     graph = _Graph(root, changed)
     graph.read_package()
@@ -193,6 +201,8 @@ class _Graph:
             self.readers[path][reader] = min(distance, self.readers[path].get(reader, distance))
 
     def read_package(self) -> None:
+        import grimp  # here: a machine that makes receipts has none
+
         graph = grimp.build_graph(PACKAGE, cache_dir=None)
         for importer in graph.modules:
             for imported in graph.find_modules_directly_imported_by(importer):
@@ -224,9 +234,9 @@ class _Graph:
 
     def add_what_no_import_tells(self) -> None:
         for path in self.changed:
-            readers: Iterable[str] = ()
+            readers, distance = [], 1
             if path.endswith(".ipynb"):
-                readers = FOLDERS.get(top(path), ())
+                readers, distance = FOLDERS.get(top(path), ()), 0
             elif is_lab(path):
                 readers = ["tests/labs/test_variants.py"]
             elif Path(path).name == "conftest.py":
@@ -234,7 +244,7 @@ class _Graph:
             elif path.endswith("/__init__.py") or (top(path) == PACKAGE and Path(path).suffix not in (".py", ".md")):
                 readers = self._package_of(path)
             for reader in self.sources.intersection(readers):
-                self.link(path, reader, 1)
+                self.link(path, reader, distance)
 
     def file_of(self, name: str, near: Path | None = None) -> str | None:
         """The file of the module in which the thing `name` stands; `near` is a test's folder, whose files it imports."""

@@ -29,6 +29,8 @@ FILES = {
     "tests/test_high.py": "from small.high import anything\n",
     "tests/test_bench.py": "from helpers import bench\n",
     "tests/test_command.py": 'LINE = ["python", "-m", "small", "--help"]\n',
+    "tests/test_shell.py": 'LINE = "python -m small --help"\n',
+    "tests/test_folder.py": 'PLACE = ROOT / "small"\n',
     "tests/test_code.py": 'CODE = "import os\\nfrom small import apart"\n',
     "tests/test_room.py": "from small.room import seen\n",
     "tests/test_hidden.py": "from small.room.hidden import thing\n",
@@ -125,7 +127,8 @@ def test_helpers_and_conftests_are_followed(small):
 
 
 def test_command_lines_and_code_in_strings_import_too(small):
-    assert set(chosen_tests(small, "small/apart.py")) == {"test_code.py", "test_command.py"}
+    assert set(chosen_tests(small, "small/apart.py")) == {"test_code.py", "test_command.py", "test_shell.py"}
+    assert set(chosen_tests(small, "small/__main__.py")) == {"test_command.py", "test_shell.py"}
 
 
 def test_who_imports_from_a_package_needs_the_module_that_stands_behind_it_and_no_other(small):

@@ -25,6 +25,7 @@ SELDOM = {
     "pyseccomp",
     "jupyter-server",
     "grimp",
+    "pytest",
 }  # for `grade`, which says so where one is missing; for JupyterLab; for `affected`
 
 

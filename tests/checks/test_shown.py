@@ -6,7 +6,8 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from utils.checks.shown import GREEN, MARK, PLAIN, VALUE, WIDTH, in_words, line_of
+from utils.checks.shown import VALUE, WIDTH, in_words, line_of
+from utils.proof_text import GREEN, MARK, PLAIN
 
 HEAD = f"{GREEN}{MARK}{PLAIN} "
 

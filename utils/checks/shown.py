@@ -17,8 +17,8 @@ from functools import cache
 import numpy as np
 import torch
 
-MARK = "✓"
-GREEN, RED, PLAIN = "\x1b[32m", "\x1b[1;31m", "\x1b[0m"
+from utils.proof_text import MARK, green_line
+
 WIDTH = 100  # of a line, in characters that one sees
 NUMBER = len("10.123  ")  # the longest number of a claim, and its blanks
 NAME = 32  # the longest source of one side that is shown beside its value
@@ -91,7 +91,7 @@ def line_of(texts: list[str], number: str = "") -> str:
             shown.append(text)
     more = len(texts) - len(shown)
     words = " · ".join(shown) + (f" · and {more} more" if more else "")
-    return f"{GREEN}{MARK}{PLAIN} " + (f"{number}  " if number else "") + words
+    return green_line(words, number)
 
 
 @cache

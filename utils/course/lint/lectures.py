@@ -16,7 +16,7 @@ from utils.course.notebooks.colab_links import address_of, cell_source, is_colab
 from utils.course.notebooks.length import length
 from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
-from utils.facts import ASSERT_FUNCTIONS
+from utils.proof_text import ASSERT_FUNCTIONS
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
 SECTIONS = (

@@ -30,13 +30,13 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from utils.checks.asserts import NOT_VERIFIED
 from utils.course import ROOT
 from utils.course.mutation.dataflow import with_their_needs
 from utils.course.mutation.fork_runner import CRASHED, KILLED, STILLBORN, SURVIVED
 from utils.course.mutation.mutants import Code, Mutant, is_picture, mutants_of
 from utils.course.notebooks.colab_links import is_colab
 from utils.course.notebooks.notebook import Lecture, read, source_hash
+from utils.proof_text import NOT_VERIFIED
 
 STORE = ROOT / "tests" / "strength"
 EQUIVALENT = "equivalent.toml"

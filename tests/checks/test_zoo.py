@@ -1,6 +1,8 @@
 """Each bug of the zoo is caught by its detector, and the loop as it is passes."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,8 +25,21 @@ from utils.loop import train
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED, ids=str)
 def test_a_planted_bug_is_caught(bug):
-    with planted_in_loop(bug) as wrong:
+    calls = Counter()
+    watched = replace(bug, seams=tuple(counted(seam, calls) for seam in bug.seams))
+    with planted_in_loop(watched) as wrong:
         assert_caught(bug.detector, wrong)
+    assert [seam.at for seam in bug.seams if callable(seam.wrong) and not calls[seam.at]] == [], "nobody calls this"
+
+
+def counted(seam: Seam, calls: Counter) -> Seam:
+    """The same seam; `calls` counts, by its place, how often the wrong function is called."""
+
+    def wrong(*arguments, **options):
+        calls[seam.at] += 1
+        return seam.wrong(*arguments, **options)
+
+    return replace(seam, wrong=wrong) if callable(seam.wrong) else seam
 
 
 def called(detector: Callable) -> str:

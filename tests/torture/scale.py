@@ -80,6 +80,7 @@ def _measure(here: Path, work: Callable[[Callable[[], None]], None]) -> None:
     sys.settrace(count)
     try:
         work(reached)
+        raise RuntimeError("it never came to where the measurement should end")
     except Reached:
         pass
     finally:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from helpers.resumable_run import same
-from torture.kill import STEP_SECONDS, check_newest, finish, last_line
+from torture.kill import RUNS_PER_KILL, STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, train_prepared
 
@@ -105,6 +105,9 @@ def signals(folder: Path, count: int, seed: int = 0) -> Tally:
     while tally.count < count:
         attempts += 1
         what = list(TROUBLES)[tally.count % len(TROUBLES)]
+        if attempts > RUNS_PER_KILL * (count + 1):
+            tally.wrong.append(f"{what}: it never befalls a run: nothing was tried")
+            break
         one = Try(folder / f"try-{attempts}", lines, draw)
         counted = TROUBLES[what](one)
         tally.count += counted
@@ -182,7 +185,7 @@ def _sigint(one: Try) -> bool:
         code = one.ended(victim, signal.SIGINT, alone=False)
     if code == 0:
         return False
-    if code not in (1, -signal.SIGINT):
+    if code not in (1, -signal.SIGINT) or (code == 1 and "KeyboardInterrupt" not in (one.here / "log").read_text()):
         one.wrong.append(f"it ended with {code}: {last_line(one.here)}")
     return True
 
@@ -244,6 +247,7 @@ def _another_tmpdir(one: Try) -> bool:
     one.options["workers"] = 2
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="torture-") as elsewhere:
         victim = one.start_and_wait(partial(_set_tmpdir, elsewhere))
+        used = bool(os.listdir(elsewhere))  # by its workers, if they have begun
         number = one.draw.choice((0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL))
         if number == signal.SIGKILL:
             victim.stand_still()
@@ -256,7 +260,7 @@ def _another_tmpdir(one: Try) -> bool:
             Path(elsewhere, left.pop()).rmdir()  # an empty folder, or this fails
         if left:
             one.wrong.append(f"left in $TMPDIR: {', '.join(left)}")
-    return True
+    return used
 
 
 TROUBLES = {

@@ -1,4 +1,4 @@
-"""Any training loop in front of the detectors of loop.py: `adapt` makes it callable for them, `examine` runs them all.
+"""Any training loop in front of the detectors in loop/: `adapt` makes it callable for them, `examine` runs them all.
 
 README.md shows both in one screen.
 """
@@ -75,13 +75,15 @@ def examine(train: Train) -> dict[str, str]:
 
 
 def detectors() -> dict[str, Callable[[Train], None]]:
-    """The detectors of loop.py, by name; that of resuming once for each state that can be lost."""
+    """The detectors in loop/, by name; that of resuming once for each state that can be lost."""
     found = public_functions(detectors_of_loops)
     resumes = found.pop("resumes_exactly")
     return found | {f"resumes_exactly: {what}": partial(resumes, what=what) for what in detectors_of_loops.RESUMED}
 
 
 def public_functions(module: ModuleType) -> dict[str, Callable]:
-    """The functions that a module defines, by name, without those that begin with an underscore."""
+    """The functions of a module by name, without those that begin with an underscore: what it defines, or, if it is a
+    package, what it shows of its own modules."""
     functions = inspect.getmembers(module, inspect.isfunction)
-    return {name: f for name, f in functions if f.__module__ == module.__name__ and name[0] != "_"}
+    within = f"{module.__name__}."
+    return {name: f for name, f in functions if f"{f.__module__}.".startswith(within) and name[0] != "_"}

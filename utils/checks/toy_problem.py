@@ -93,7 +93,7 @@ class ToyProblem:
 
     @classmethod
     def for_resuming(cls, case: str) -> "ToyProblem":
-        """The problem for one case of RESUMED in checks/loop.py."""
+        """The problem for one case of RESUMED in checks/loop/resuming.py."""
         if case == "early stopping":
             return cls.adverse()
         problem = cls(noise=case == "random streams", norm=case == "BatchNorm statistics")

@@ -94,7 +94,7 @@ def test_every_field_has_a_docstring_and_every_rule_names_a_field():
 def test_differences_leave_out_what_only_watches():
     old = {field.name: field.default for field in fields(Config)}
     assert differences(old, Config()) == []
-    assert differences(old, Config(workers=2, log_every=1, save_every=7, keep=9, progress=True)) == []
+    assert differences(old, Config(workers=2, log_every=1, save_every=7, keep=9)) == []
     assert differences(old, Config(lr=0.5, seed=1)) == ["seed: 0 → 1", "lr: 0.001 → 0.5"]
     assert differences(old | {"gone": 1}, Config()) == ["gone: 1 → None"]
 
@@ -294,7 +294,7 @@ def test_a_loss_that_does_not_lead_back_to_the_weights(tmp_path, model, loss):
         train(model, TensorData(X, Y), None, Config(steps=2), loss=loss, run=tmp_path)
     assert all(map(torch.equal, model.state_dict().values(), before)) and not (tmp_path / "checkpoints").exists()
     with pytest.raises(ValueError, match="counting the FLOPs: the loss does not depend on a parameter that trains"):
-        train(model, TensorData(X, Y), None, Config(steps=2, peak_flops=1e12), loss=loss, run=tmp_path / "another")
+        train(model, TensorData(X, Y), None, Config(steps=2), loss=loss, run=tmp_path / "another", peak_flops=1e12)
     assert not (tmp_path / "another").exists()
 
 
@@ -752,8 +752,8 @@ def test_a_folder_where_not_even_root_may_write():
 
 
 def test_the_metadata_accounts_for_the_run(tmp_path):
-    config = Config(steps=4, save_every=2, dollars_per_hour=36.0)
-    train(net(), TensorData(X, Y), None, config, run=tmp_path)
+    config = Config(steps=4, save_every=2)
+    train(net(), TensorData(X, Y), None, config, run=tmp_path, dollars_per_hour=36.0)
     metadata = json.loads((tmp_path / "run.json").read_text())
     assert Config(**metadata["config"]) == config and metadata["data"] == {"training examples": 64}
     session = metadata["sessions"][0]

@@ -517,7 +517,7 @@ def rates_are_of_training_time(train: Train) -> None:
     problem = ToyProblem()
     problem.model.register_forward_pre_hook(lambda *_: time.sleep(0.005 if torch.is_grad_enabled() else 0.02))
     began = time.perf_counter()
-    result = problem.run(train, plain_config(log_every=2, val_every=2, peak_flops=1e6), val=problem.val)
+    result = problem.run(train, plain_config(log_every=2, val_every=2), val=problem.val, peak_flops=1e6)
     wall = time.perf_counter() - began
     records = [record[MEASURED] for record in result.history if "val_loss" not in record]
     in_training = sum(n / record["targets_per_second"] for n, record in zip((16, 14, 14), records, strict=True))
@@ -663,9 +663,9 @@ def watching_changes_nothing(train: Train) -> None:
         problem = ToyProblem(dropout=0.5, norm=True, draws=True, noise=True)
         problem.data.x[3, 0] = math.nan
         with tempfile.TemporaryDirectory() as folder:
-            every = {"log_every": 1, "val_every": 1, "save_every": 1, "peak_flops": 1e12}
-            where = {"val": problem.val, "run": folder} if watched else {}
-            problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **(every if watched else {})), **where)
+            every = {"log_every": 1, "val_every": 1, "save_every": 1} if watched else {}
+            options = {"val": problem.val, "run": folder, "peak_flops": 1e12} if watched else {}
+            problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **every), **options)
         states.append(clones(problem.model.state_dict().values()))
     _assert_same_bits(*states, "with and without logging, validation and checkpoints")
 

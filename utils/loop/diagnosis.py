@@ -27,7 +27,7 @@ def name_examples_in_errors(order: Order, step: int, what: str):
     try:
         yield
     except Exception as error:
-        explain(error, f"{what}, examples {shortened(order.indices(step))}")
+        explain(error, f"{what}, examples {format_indices(order.indices(step))}")
         raise
 
 
@@ -42,7 +42,7 @@ def explain(error: Exception, what: str) -> None:
     error.add_note(f"in {what}")
 
 
-def shortened(indices: Tensor) -> str:
+def format_indices(indices: Tensor) -> str:
     """Indices for an error message: the first eight, and their number."""
     shown = ", ".join(map(str, indices[:8].tolist()))
     return f"[{shown}, … {len(indices)} in all]" if len(indices) > 8 else f"[{shown}]"
@@ -80,10 +80,10 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
     lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
-    look_at = f"example{'s' * (len(suspects) > 1)} {shortened(suspects)}" if len(suspects) else "these examples"
+    look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
     return (
-        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {shortened(order.batch(step))}): {what}. The "
-        f"weights are those before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such "
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {format_indices(order.batch(step))}): {what}"
+        f". The weights are those before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such "
         "steps"
     )
 
@@ -93,7 +93,7 @@ def too_many_skips_message(state: State, order: Order, first: int) -> str:
     last = first + state.guard.limit
     return (
         f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} (examples "
-        f"{shortened(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
+        f"{format_indices(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
         "more by max_skips"
     )
 

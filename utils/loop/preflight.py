@@ -131,7 +131,7 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
         outputs = attempt(lambda: state.model(x), f"the model does not take the data ({what})")
         if not isinstance(outputs, Tensor):
             raise ValueError(
-                f"the model returns a {type(outputs).__name__} ({what}): it must return one tensor{_taken_out(outputs)}"
+                f"the model returns a {type(outputs).__name__} ({what}): it must return one tensor{_wrapper_advice(outputs)}"
             )
         check_loss(state, loss, outputs, y, _targets(data, y), what)
     if name == "val_data" and count_targets(_targets(data, y)) == 0 and (len(data) <= 2 or _targets(data, y) is not y):
@@ -214,7 +214,7 @@ def _collate_of(batch: dict) -> str:
     return COLLATE.format(x=f"batch[{x!r}]", y=f"batch[{y!r}]")
 
 
-def _taken_out(outputs: object) -> str:
+def _wrapper_advice(outputs: object) -> str:
     """The lines that take the one tensor out of what a model returns."""
     attributes = [name for name, value in getattr(outputs, "__dict__", {}).items() if isinstance(value, Tensor)]
     if hasattr(outputs, "logits") or attributes:

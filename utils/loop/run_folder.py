@@ -54,7 +54,7 @@ class RunFolder:
         self.ranks = ranks
         self.dollars_per_hour = dollars_per_hour
         self.lock: TextIO | None = None
-        self.data = {"training examples": examples, **_readable(labels)}
+        self.data = {"training examples": examples, **_check_labels(labels)}
         self.handle: int | None = None  # of the folder, from when it is opened for writing
         self.log = Log(self.path / "log.jsonl", ranks, self.writing)
         self.found: str | None = None  # the content of run.json
@@ -282,7 +282,7 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _readable(labels: dict | None) -> dict:
+def _check_labels(labels: dict | None) -> dict:
     """Labels that are the same when they are read back, so that a resumed run finds its own."""
     labels = labels or {}
     if not isinstance(labels, dict) or json.loads(json.dumps(labels, default=str)) != labels:

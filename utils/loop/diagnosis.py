@@ -81,10 +81,10 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
     look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
+    examples = format_indices(order.batch(step))
     return (
-        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {format_indices(order.batch(step))}): {what}"
-        f". The weights are those before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such "
-        "steps"
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
+        f"before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
     )
 
 

@@ -62,12 +62,14 @@ def test_the_loop_on_the_way_of_a_gpu_passes(name):
     USED[name](wrong_loop(GPU, *([AT_ONCE] if USED[name] in STEP_BY_STEP else [])))
 
 
-ABOUT_STEPS = {called(bug.detector) for bug in PLANTED if any(seam.at == "loop.train.train_step" for seam in bug.seams)}
+ABOUT_STEPS = {
+    called(bug.detector) for bug in PLANTED if any(seam.at == "loop.training.train_step" for seam in bug.seams)
+}
 
 
 @pytest.mark.parametrize("name", sorted(ABOUT_STEPS))
 def test_a_step_in_the_right_order_passes(name):
-    USED[name](wrong_loop(Seam("loop.train.train_step", in_order(*STEP))))
+    USED[name](wrong_loop(Seam("loop.training.train_step", in_order(*STEP))))
 
 
 # ---- bugs of loops written by hand -----------------------------------------------------------------------------------

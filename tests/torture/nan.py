@@ -20,7 +20,7 @@ from torch.utils.data import Dataset, default_collate
 from torture.tally import Tally
 from torture.victims import together
 
-from utils.loop import checkpoint, diagnosis, state, train
+from utils.loop import checkpoint, state, train, training
 from utils.loop.config import Config
 from utils.loop.guards import Guard
 
@@ -234,7 +234,7 @@ def _train(plan: Plan, here: Path, rank: int) -> None:
     model, data = build(plan), Points(plan, rank)
     late = patch.object(state, "Guard", LateGuard) if plan.late else nullcontext()
     found = {"error": None}
-    with late, patch.object(diagnosis, "CHECK_EVERY", CHECK_EVERY):
+    with late, patch.object(training, "CHECK_EVERY", CHECK_EVERY):
         try:
             found["history"] = train(model, data, None, plan.config, run=here / "run", loss=loss).history
         except FloatingPointError as raised:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from helpers.resumable_run import same
@@ -18,10 +17,9 @@ from torture.tally import Tally
 from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, train_prepared
 
 from utils.loop import checkpoint
+from utils.loop import training as loop
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT
-
-loop = import_module("utils.loop.train")  # the module: the name in utils.loop is the function
 
 LOGGED = {"log_every": 1}  # so that the log tells each step made
 REFUSED = "RuntimeError: another run "

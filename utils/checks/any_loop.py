@@ -18,7 +18,7 @@ from utils.device import own_random_streams
 from utils.loop.config import Config
 from utils.loop.metrics import count_targets, cross_entropy_sum
 
-OBJECTS = ("model", "data", "val", "run", "loss")
+OBJECTS = ("model", "data", "val", "run", "loss", "peak_flops")
 UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
 
 
@@ -28,6 +28,7 @@ def adapt(loop: Callable) -> Train:
     model and data: a module to train in place, and a dataset of (x, y). Of the rest, those that the loop has:
     val: a dataset to validate on. run: a folder for its checkpoints, from which the same call goes on.
     loss: (outputs, targets) → the mean over the targets; without this parameter the loop uses cross-entropy.
+    peak_flops: peak FLOP/s of the device, for the MFU in its records; 0: none is asked for.
     steps, batch_size, lr, seed, clip, …: any setting of utils.loop.Config, with the meaning that it has there.
 
     A detector that needs another parameter raises NotJudged. Raises ValueError for a name that no detector knows.
@@ -41,13 +42,14 @@ def adapt(loop: Callable) -> Train:
             "settings of utils.loop.Config"
         )
 
-    def train(model, data, val=None, config=None, *, run=None, loss=None):
+    def train(model, data, val=None, config=None, *, run=None, loss=None, peak_flops=0.0):
         settings = asdict(config or Config())
         plain = asdict(plain_config())
         asked = {name for name, value in settings.items() if value != plain[name]} - UNSEEN
         asked |= {name for name, value in (("val", val), ("run", run), ("loss", loss)) if value is not None}
+        asked |= {"peak_flops"} if peak_flops else set()
         needs(train, *sorted(asked))
-        given = settings | {"model": model, "data": data, "val": val, "run": run}
+        given = settings | {"model": model, "data": data, "val": val, "run": run, "peak_flops": peak_flops}
         given["loss"] = _mean(loss or cross_entropy_sum)
         return loop(**{name: given[name] for name in names})
 

@@ -67,7 +67,7 @@ def rates_are_of_training_time(train: Train) -> None:
     problem = ToyProblem()
     problem.model.register_forward_pre_hook(lambda *_: time.sleep(0.005 if torch.is_grad_enabled() else 0.02))
     began = time.perf_counter()
-    result = problem.run(train, plain_config(log_every=2, val_every=2, peak_flops=1e6), val=problem.val)
+    result = problem.run(train, plain_config(log_every=2, val_every=2), val=problem.val, peak_flops=1e6)
     wall = time.perf_counter() - began
     records = [record[MEASURED] for record in result.history if "val_loss" not in record]
     in_training = sum(n / record["targets_per_second"] for n, record in zip((16, 14, 14), records, strict=True))

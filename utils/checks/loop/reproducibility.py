@@ -80,9 +80,9 @@ def watching_changes_nothing(train: Train) -> None:
         problem = ToyProblem(dropout=0.5, norm=True, draws=True, noise=True)
         problem.data.x[3, 0] = math.nan
         with tempfile.TemporaryDirectory() as folder:
-            every = {"log_every": 1, "val_every": 1, "save_every": 1, "peak_flops": 1e12}
-            where = {"val": problem.val, "run": folder} if watched else {}
-            problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **(every if watched else {})), **where)
+            every = {"log_every": 1, "val_every": 1, "save_every": 1} if watched else {}
+            options = {"val": problem.val, "run": folder, "peak_flops": 1e12} if watched else {}
+            problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **every), **options)
         states.append(clones(problem.model.state_dict().values()))
     assert_same_bits(*states, "with and without logging, validation and checkpoints")
 

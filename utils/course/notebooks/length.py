@@ -1,8 +1,11 @@
 """How long a lecture takes a student who reads its text and its code and thinks about its claims."""
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.notebooks.notebook import CLAIM, Cell, Lecture, plain_claim
 
 # Four readers who read every cell guessed a student's time for each lecture: within about a fifth of this.
@@ -42,8 +45,29 @@ def _read(cell: Cell) -> str:
     return plain_claim(cell.source) if CLAIM.match(cell.source) else cell.source
 
 
+def import_closure(module: str, root: Path = ROOT) -> set[Path]:
+    """The files of `utils` that one reads to know all of a module ("utils.loop.training"): its own, and what it imports,
+    directly or not, wherever the import stands. A package that is imported from counts with its __init__.
+    """
+    files, waiting = set(), [module]
+    while waiting:
+        words = waiting.pop().split(".")
+        for length in range(1, len(words) + 1):
+            place = root.joinpath(*words[:length])
+            file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            if words[0] != "utils" or not file.is_file() or file in files:
+                continue
+            files.add(file)
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom):
+                    waiting += [f"{node.module}.{alias.name}" for alias in node.names]
+                elif isinstance(node, ast.Import):
+                    waiting += [alias.name for alias in node.names]
+    return files
+
+
 def measure(lectures: Sequence[Lecture]) -> int:
-    """Print the length of each notebook."""
+    """Print the length of each notebook, and of the code that is all of `train`."""
     wide = max(len(lecture.name) for lecture in lectures)
     print(f"{'':<{wide}}  cells   words   lines  claims  minutes")
     for lecture in lectures:
@@ -51,4 +75,7 @@ def measure(lectures: Sequence[Lecture]) -> int:
         note = "second reading" if lecture.deeper else ""
         counts = f"{own.cells:>5}  {own.words:>6,}  {own.lines:>6,}  {own.claims:>6}  {own.minutes:>7.0f}"
         print(f"{lecture.name:<{wide}}  {counts}  {note}".rstrip())
+    files = import_closure("utils.loop.training")
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    print(f"train: {len(files)} files, {lines:,} lines")
     return 0

@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 NAMES = tuple(sorted(path.stem for path in HERE.glob("*.js")))
 SHARED = ("numbers", "inputs", "formulas", "pictures")  # in the order in which each needs the ones before
 STILL = 640  # px: the width of a picture that no script draws
+PLATE = "svg { background: #fff; }"  # behind a picture that stands alone, also where the page is dark
 SCRIPTS = "Scripts do not run here, so nothing moves: run this cell in JupyterLab, Colab or VS Code to set it yourself."
 CALLS = """
 const calls = {
@@ -134,7 +135,7 @@ def states(name: str) -> dict[str, list[str]]:
 
 def picture(name: str, inputs: dict, width: int = STILL) -> str:
     """The picture of an answer as SVG, with its own style: an image. "" where there is no answer."""
-    return _call("draw", name, inputs, width).replace(">", f"><style>{_shared('picture.css')}</style>", 1)
+    return _call("draw", name, inputs, width).replace(">", f"><style>{_shared('picture.css')}{PLATE}</style>", 1)
 
 
 def still_html(name: str) -> str:

@@ -56,7 +56,7 @@ CALCULATORS.matmul = {
     };
     return logPlot(width, {
       x: [left, right], y: [low, high], across: "FLOPs for each byte moved", up: `FLOP/s (thick: ${precision}, thin: the others)`,
-      lines: names.map(roof), points: [[intensity, attainable, `this product: ${general(intensity, 4)} FLOPs for each byte`, "yours"]],
+      lines: names.map(roof), points: [[intensity, attainable, `this product: ${grouped(general(intensity, 4))} FLOPs for each byte`, "yours"]],
     });
   },
 };

@@ -252,6 +252,10 @@ BOARDS = {
     "NVIDIA GeForce RTX 5080": (256, 30, 2, 8),
     "NVIDIA GeForce RTX 5090": (512, 28, 2, 16),
 }
+CONFIRMED = {
+    *UNITS,
+    *BOARDS,
+}  # what other pages say of them agrees with their entries; of a new one nothing is known yet
 
 
 def test_geforce_peaks_are_the_printed_ones():

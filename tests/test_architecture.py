@@ -41,11 +41,5 @@ def test_only_figures_imports_matplotlib():
     assert importing == {"figures"}
 
 
-def test_only_calculators_imports_ipywidgets():
-    widgets = ("import ipywidgets", "from ipywidgets")
-    importing = {p.name for p in (ROOT / "utils").rglob("*.py") if any(word in p.read_text() for word in widgets)}
-    assert importing == {"calculators.py"}
-
-
 def test_utils_is_this_package():
     assert Path(utils.__file__).parent == ROOT / "utils"

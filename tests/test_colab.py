@@ -255,13 +255,7 @@ def test_what_notebooks_import_is_needed_and_pinned():
     packages = metadata.packages_distributions()
     found = {packages[name][0].lower() for name in imports_of([*map(ast.unparse, cells), *files])}
     assert {"torch", "einops"} <= found
-    brought = {
-        "filelock",
-        "ipython",
-        "matplotlib-inline",
-        "pillow",
-        "traitlets",
-    }  # by torch, the kernel, Matplotlib, ipywidgets
+    brought = {"filelock", "ipython", "matplotlib-inline", "pillow"}  # by torch, the kernel, Matplotlib
     assert found - brought <= set(colab.NEEDED)
     assert set(colab.NEEDED) <= set(colab.pins_of((ROOT / "requirements.txt").read_text()))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)  # Python
 TESTED = ("2.11", "2.12", "2.13", "2.14")  # torch
-NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "ipywidgets")  # by the notebooks
+NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "quickjs-ng")  # by the notebooks
 ELSE = "Or read the course at home: its README needs two commands"
 # What an older torch does to the notebooks, as seen with Colab's 2.9.0 on a CPU.
 CANNOT_RUN = ("14_more_ranks",)  # they import what it lacks

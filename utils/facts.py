@@ -104,6 +104,27 @@ _HOPPER = {
     "fp8": 3_958 * TERA / 2,
 }
 
+
+def _geforce(model: str, cores: int, gigahertz: float, gigabytes_per_second: float, gigabytes: int) -> Processor:
+    """A GeForce RTX of 2020 to 2025: two FLOPs a core and cycle in fp32, at the boost clock.
+
+    Against fp32, by the appendices of NVIDIA's whitepapers (GA102, 2021; Ada, 2022; RTX Blackwell, 2025): tf32 as fast,
+    bf16 and fp16 twice and fp8 four times as fast with sums in fp32, which is what torch's matmul does; fp64 a 64th. No fp8
+    before the 40 series.
+    """
+    series = int(model[0])  # 3: the 30 series
+    fp32 = 2 * cores * gigahertz * GIGA
+    flops = {"fp64": fp32 / 64, "fp32": fp32, "tf32": fp32, "bf16": 2 * fp32, "fp16": 2 * fp32}
+    return Processor(
+        f"NVIDIA GeForce RTX {model}",
+        flops if series < 4 else flops | {"fp8": 4 * fp32},
+        gigabytes_per_second * GIGA,
+        gigabytes * GIGA,
+        f"NVIDIA's product page of the GeForce RTX {model}: cores, boost clock, memory and its bandwidth; the peaks derived",
+    )
+
+
+# Every processor with published figures: to add one, add its entry here.
 PROCESSORS = (
     Processor(
         "NVIDIA A100-SXM4-80GB",
@@ -173,30 +194,7 @@ PROCESSORS = (
         32 * GIGA,  # usual in such a laptop; the processor supports more
         "AMD product page of the Ryzen 7 7840U (2023): cores, base clock, memory channels and speed; the peak derived",
     ),
-)
-
-
-def _geforce(model: str, cores: int, gigahertz: float, gigabytes_per_second: float, gigabytes: int) -> Processor:
-    """A GeForce RTX of 2020 to 2025: two FLOPs a core and cycle in fp32, at the boost clock.
-
-    Against fp32, by the appendices of NVIDIA's whitepapers (GA102, 2021; Ada, 2022; RTX Blackwell, 2025): tf32 as fast,
-    bf16 and fp16 twice and fp8 four times as fast with sums in fp32, which is what torch's matmul does; fp64 a 64th. No fp8
-    before the 40 series.
-    """
-    series = int(model[0])  # 3: the 30 series
-    fp32 = 2 * cores * gigahertz * GIGA
-    flops = {"fp64": fp32 / 64, "fp32": fp32, "tf32": fp32, "bf16": 2 * fp32, "fp16": 2 * fp32}
-    return Processor(
-        f"NVIDIA GeForce RTX {model}",
-        flops if series < 4 else flops | {"fp8": 4 * fp32},
-        gigabytes_per_second * GIGA,
-        gigabytes * GIGA,
-        f"NVIDIA's product page of the GeForce RTX {model}: cores, boost clock, memory and its bandwidth; the peaks derived",
-    )
-
-
-# What students have besides these: in Colab, in other clouds, at home. Only the calculator that asks what fits has them.
-OTHER_GPUS = (
+    # What students have in Colab, in other clouds, at home.
     Processor(
         "Tesla T4",  # Colab's free GPU: neither bf16 nor fp8 units
         {"fp64": 8.1 * TERA / 32, "fp32": 8.1 * TERA, "fp16": 65 * TERA},
@@ -246,7 +244,7 @@ def find_processor(device_name: str) -> Processor:
     Exactly, because a name that merely resembles a known one is another chip: an "NVIDIA H100 PCIe" and an
     "NVIDIA GeForce RTX 4090 Laptop GPU" are slower, a MIG slice is a fraction. LookupError for all others.
     """
-    known = {processor.name: processor for processor in (*PROCESSORS, *OTHER_GPUS)}
+    known = {processor.name: processor for processor in PROCESSORS}
     if device_name in known:
         return known[device_name]
     raise LookupError(

@@ -272,7 +272,7 @@ class Lab:
     def opened(self, page, notebook: str):
         """A notebook, alone in a workspace of its own, once its kernel is ready and all its cells stand there.
 
-        One of the course is as it is stored: outputs that another test saved show widgets of a kernel that has ended.
+        One of the course is as it is stored, without what another test saved.
         """
         if (ROOT / notebook).exists():
             shutil.copy(ROOT / notebook, self.home / notebook)

@@ -1,117 +1,20 @@
-"""Something is moved in each calculator, in JupyterLab; what it then says and shows is what the pure function says."""
+"""The calculators in JupyterLab, where a cell's output is one: moved by keyboard and mouse, light and dark."""
 
 import itertools
-import re
-import time
 
 import pytest
-from browsing import PAGE, problems_of, write_notebook
+from browsing import PAGE, faint, kept_out, problems_of, write_notebook
+from shown_calculator import ShownCalculator
 
-from utils.napkin import calculators
+from utils.napkin.calculators import NAMES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOK = "notebooks/calculators.ipynb"
-SLIDERS = {
-    "training-time": "tokens", "storage-layout": "step", "dtypes": None, "matmul": "k", "parameter-shares": "width",
-    "memory-budget": "batch", "n-against-d": "days", "step-memory": "batch", "overlap": "ranks", "schedule": "steps",
-}  # fmt: skip  # calculator -> the argument whose slider is moved, any place of it has an answer; None: a number is typed
-BROKEN = {
-    "is deaf": """class Deaf(calculators.Calculator):
-    def _changed(self, change):
-        pass""",
-    "says another number": """class Wrong(calculators.Calculator):
-    def _tell(self):
-        super()._tell()
-        self.answer.value = self.answer.value.replace("</strong>", "0</strong>")""",
-    "keeps its picture": """class Stale(calculators.Calculator):
-    def _tell(self):
-        before = self.picture.value
-        super()._tell()
-        self.picture.value = before or self.picture.value""",
-}
+SHOW = "from utils.napkin import calculators\n\ncalculators.show('matmul')"
+DEAF = """from IPython.display import HTML
 
-FOLLOWS, NEVER = PAGE, 3_000  # ms, to wait for what must come and for what must not
-SAYS_SOMETHING = "box => box.querySelector('.calculator-answer').innerText.trim() !== ''"
-
-
-class Shown:
-    """A calculator on a page: what is set, what it says, what it draws."""
-
-    def __init__(self, page, name: str, place: int = 0):
-        self.spec = calculators.find(name)
-        self.box = page.locator(f".calculator-{name}").nth(place)
-        self.page = page
-        self.box.scroll_into_view_if_needed()  # what lies outside the window is not laid out, and has no text
-        self.page.wait_for_function(SAYS_SOMETHING, arg=self.box.element_handle())
-
-    def inputs(self) -> dict:
-        """Each argument as a person reads it off the page."""
-        return {each.name: self._read(each) for each in self.spec.inputs}
-
-    def _read(self, each) -> object:
-        control = self.box.locator(f".input-{each.name}")
-        if isinstance(each, calculators.Choice):
-            chosen = control.locator("select").evaluate("e => e.selectedOptions[0].text")
-            return each.options[" ".join(chosen.split())]
-        if isinstance(each, calculators.Switch):
-            return control.locator("input").is_checked()
-        if isinstance(each, calculators.Slide):
-            return float(control.locator("input").input_value())
-        return control.locator("input").input_value()
-
-    def answer(self) -> str:
-        return " ".join(self.box.locator(".calculator-answer").inner_text().split())
-
-    def picture(self) -> str:
-        """The address of the picture, which holds all of it, once it is drawn; "" if there is none."""
-        return self.box.evaluate(
-            """box => {
-                const image = box.querySelector('.calculator-picture img');
-                return image && image.complete && image.naturalWidth > 0 ? image.src : '';
-            }"""
-        )
-
-    def slide(self, argument: str) -> None:
-        """Drag the handle of a slider a good way, to the side where there is more room, until its number has followed."""
-        before = self.inputs()[argument]
-        slider = self.box.locator(f".input-{argument} .noUi-target")
-        slider.scroll_into_view_if_needed()
-        track, handle = slider.bounding_box(), slider.locator(".noUi-handle").bounding_box()
-        x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
-        share = 0.25 if x > track["x"] + track["width"] / 2 else 0.75
-        self.page.mouse.move(x, y)
-        self.page.mouse.down()
-        self.page.mouse.move(track["x"] + share * track["width"], y, steps=4)
-        self.page.mouse.up()
-        assert self._within(FOLLOWS, lambda: self.inputs()[argument] != before), f"{argument} stays {before}"
-
-    def type(self, argument: str, text: str) -> None:
-        box = self.box.locator(f".input-{argument} input")
-        box.fill(text)
-        box.press("Enter")
-
-    def disagreement(self, timeout: int = FOLLOWS) -> str:
-        """What is not as the pure function has it for what is set, after `timeout` ms at most; "" if all is."""
-        if self._within(timeout, lambda: not self._wrong()):
-            return ""
-        return self._wrong()
-
-    def _wrong(self) -> str:
-        expected = calculators.state(self.spec.name, self.inputs())
-        words, said = " ".join(" ".join(expected.words).split()), self.answer()
-        if said != words:
-            return f"says {said!r}, not {words!r}"
-        source = re.findall(r'src="([^"]+)"', calculators.picture_html(expected))
-        return "" if [self.picture()] == (source or [""]) else "draws another picture"
-
-    def _within(self, timeout: int, holds) -> bool:
-        """Look again and again, until it holds or time is up; the page goes on meanwhile."""
-        deadline = time.monotonic() + timeout / 1000
-        while not holds():
-            if time.monotonic() > deadline:
-                return False
-            self.page.wait_for_timeout(50)
-        return True
+HTML(calculators.show('matmul')._repr_html_().replace('preset.value = OWN;', 'return;'))"""
+WRONG = """HTML(calculators.show('matmul')._repr_html_().replace('2 * m * k * n', '3 * m * k * n'))"""
 
 
 @pytest.fixture(scope="module")
@@ -124,71 +27,69 @@ def opened(lab, new_page_for_all):
         yield page
 
 
-def test_there_is_something_to_move_in_each():
-    assert SLIDERS.keys() == calculators.CALCULATORS.keys()
+@pytest.mark.parametrize("name", NAMES)
+def test_words_and_picture_follow_whatever_is_moved(opened, name):
+    assert ShownCalculator(opened, name).wrong_when_moved() == []
 
 
-@pytest.mark.parametrize("name", SLIDERS)
-def test_number_and_picture_follow(opened, name):
-    shown = Shown(opened, name)
-    assert shown.disagreement() == ""
-    before = shown.answer(), shown.picture(), shown.inputs()
-    if SLIDERS[name]:
-        shown.slide(SLIDERS[name])
-    else:
-        shown.type("typed", "0.3")
-    assert shown.disagreement() == ""
-    after = shown.answer(), shown.picture(), shown.inputs()
-    assert after[1], f"{after[0]!r}: no picture to compare"
-    assert all(a != b for a, b in zip(before, after, strict=True))
+def test_moving_things_neither_moves_nor_changes_the_notebook(opened):
+    """JupyterLab takes arrow keys and letters for itself: d, d deletes a cell."""
+    cells = opened.locator(".jp-Notebook .jp-Cell").count()
+    shown = ShownCalculator(opened, "memory-budget")
+    for each in shown.inputs_of:
+        (shown.control(each) if each["kind"] == "choice" else shown.slider(each)).press("d")
+        opened.keyboard.press("d")
+    assert opened.locator(".jp-Notebook .jp-Cell").count() == cells and shown.is_right()
 
 
-@pytest.mark.parametrize("name", [name for name in SLIDERS if SLIDERS[name]])
-def test_a_slider_is_moved_by_the_keyboard(opened, name):
-    shown = Shown(opened, name)
-    before, handle = shown.inputs(), shown.box.locator(f".input-{SLIDERS[name]} .noUi-handle")
-    handle.press("ArrowLeft")
-    assert shown._within(FOLLOWS, lambda: shown.inputs() != before)
-    assert shown.disagreement() == ""
-
-
-@pytest.mark.parametrize("name", SLIDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_laid_out_as_a_form(opened, name):
-    """One input in a row: no label is cut, all begin and end at the same places, and each has a name."""
-    box = Shown(opened, name).box
-    rows = box.locator(".calculator-input, .calculator-preset").evaluate_all(
+    """One input in a row: no label is cut, all begin at the same place, and nothing reaches out of the box."""
+    live = ShownCalculator(opened, name).box.locator(".live")
+    rows = live.locator(".setting").evaluate_all(
         """rows => rows.map(row => {
-            const edges = e => e.getBoundingClientRect(), label = row.querySelector('.widget-label');
-            const fields = [...row.querySelectorAll('select, input')], last = fields[fields.length - 1];
+            const edges = e => e.getBoundingClientRect(), label = row.querySelector('label');
+            const last = row.lastElementChild, field = row.children[1];
             return {
-                cut: label.scrollWidth > label.clientWidth + 1, left: edges(label).right,
-                top: edges(row).top, bottom: edges(row).bottom, last: last.type === 'checkbox' ? null : edges(last).right,
-                named: fields.every(e => e.title || e.labels[0].textContent),
+                cut: label.scrollWidth > label.clientWidth + 1, left: edges(field).left, right: edges(last).right,
+                top: edges(row).top, bottom: edges(row).bottom,
             };
         })"""
     )
-    assert len(rows) == len(calculators.find(name).inputs) + 1
-    assert not any(row["cut"] for row in rows) and all(row["named"] for row in rows)
-    assert len({round(row["left"]) for row in rows}) == 1
-    ends = [row["last"] for row in rows if row["last"] is not None]
-    assert max(ends) - min(ends) < 1 and max(ends) <= box.bounding_box()["x"] + box.bounding_box()["width"]
+    box = live.bounding_box()
+    assert not any(row["cut"] for row in rows) and len({round(row["left"]) for row in rows}) == 1
+    assert all(row["right"] <= box["x"] + box["width"] for row in rows)
     assert all(above["bottom"] <= below["top"] for above, below in itertools.pairwise(rows))
 
 
-def test_a_broken_calculator_is_noticed(lab, page):
-    """What the check above is worth: three that are wrong, each in its own way, and one that is right."""
-    notebook = "notebooks/broken_calculators.ipynb"
-    classes = [source.split("(")[0].removeprefix("class ") for source in BROKEN.values()]
-    shows = [f"{name}('matmul')" for name in [*classes, "calculators.Calculator"]]
-    write_notebook(lab.home / notebook, ["from utils.napkin import calculators", *BROKEN.values(), *shows])
+def test_two_in_one_notebook_and_what_is_wrong_is_noticed(lab, page):
+    notebook = "notebooks/two_calculators.ipynb"
+    write_notebook(lab.home / notebook, [SHOW, DEAF, WRONG])
     with lab.opened(page, notebook):
         lab.run_all(page)
-        found = {}
-        for place, name in enumerate(["deaf", "wrong", "stale", "right"]):
-            shown = Shown(page, "matmul", place)
-            before = shown.disagreement(NEVER if name == "wrong" else FOLLOWS)
-            shown.slide("k")
-            found[name] = [before, shown.disagreement(FOLLOWS if name == "right" else NEVER)]
-    assert found["right"] == ["", ""] and found["stale"] == ["", "draws another picture"]
-    assert found["deaf"][0] == "" and found["deaf"][1].startswith("says ")
-    assert all(said.startswith("says ") for said in found["wrong"])
+        right, deaf, wrong = (ShownCalculator(page, "matmul", place) for place in range(3))
+        assert right.wrong_when_moved() == []
+        assert "m" in deaf.wrong_when_moved() and "at first" in wrong.wrong_when_moved()
+        assert problems_of(lab.save(page, notebook)) == []
+    with lab.opened(page, notebook):  # what was kept moves without a kernel
+        assert ShownCalculator(page, "matmul").wrong_when_moved() == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_and_use_it(lab, new_page, tmp_path, dark):
+    """On a page as JupyterLab, VS Code and Colab make it in their dark themes, and on a plain one."""
+    from utils.napkin import calculators
+
+    shown = "".join(calculators.show(name)._repr_html_() for name in NAMES)
+    for mark in ('data-jp-theme-light="false"', 'class="vscode-dark"') if dark else ("",):
+        look = "background: #111; color: #eee" if dark else "background: #fff; color: #111"
+        (tmp_path / "page.html").write_text(
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>x</title><body {mark} style="{look}">'
+            f"<main><h1>Calculators</h1>{shown}</main></body></html>"
+        )
+        page = new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.locator(".live").last.wait_for(timeout=PAGE)
+        assert faint(page) == [] and kept_out(page) == [] and page.watch.problems == []
+        background = page.locator(".live").first.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert (background == "rgb(21, 24, 29)") == dark

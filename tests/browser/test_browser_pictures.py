@@ -29,9 +29,6 @@ Image("photo.png")""",
     ".jp-RenderedSVG img": """from IPython.display import SVG
 
 SVG("<svg xmlns='http://www.w3.org/2000/svg' width='200' height='100'/>")""",
-    ".calculator-picture img": """from utils.napkin.calculators import show
-
-show("matmul")""",
     ".film img:visible": """from utils.figures import player
 from utils.figures.style import new_figure
 

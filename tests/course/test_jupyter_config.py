@@ -72,16 +72,6 @@ def test_a_cell_of_ones_own_keeps_its_output_although_saving_gives_it_a_readable
     assert cell["id"] != own["id"] and cell["outputs"][0]["text"] == "4\n" and cell["execution_count"] == 99
 
 
-def test_without_a_kernel_a_widget_is_what_else_its_output_holds(manager):
-    model = ran(manager, LECTURE)
-    data = {"application/vnd.jupyter.widget-view+json": {"model_id": "gone"}, "text/html": "<p>a picture of it</p>"}
-    code = [cell for cell in model["content"]["cells"] if cell["cell_type"] == "code"]
-    code[0]["outputs"] = [nbformat.v4.new_output("display_data", data)]
-    asyncio.run(manager.save(model, LECTURE))
-    shown = [cell for cell in opened(manager, LECTURE)["content"]["cells"] if cell["cell_type"] == "code"]
-    assert shown[0]["outputs"][0]["data"] == {"text/html": "<p>a picture of it</p>"}
-
-
 def test_a_cell_whose_code_has_changed_shows_no_old_output(manager, tmp_path):
     asyncio.run(manager.save(ran(manager, LECTURE), LECTURE))
     path = tmp_path / LECTURE

@@ -56,7 +56,7 @@ def test_every_package_that_is_imported_is_there_or_among_the_wheels():
     assert used
     brought = set().union(*(closure(name) for name in (*THERE, *WANTED)))
     assert used - brought - SELDOM - {"honest-training-loop"} == set()
-    asked_for_at_run_time = {"ipykernel", "ipywidgets", "nvidia-ml-py"}  # by jupyter_client, by hand, by torch
+    asked_for_at_run_time = {"ipykernel", "nvidia-ml-py"}  # by jupyter_client, by hand, by torch
     assert {canonical(name) for name in WANTED} - used <= asked_for_at_run_time, "nothing idle"
 
 

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from utils.figures import (
-    calculators,
     debugging,
     dtypes,
     fashion,
@@ -35,13 +34,6 @@ BARS = {
     "shares": lambda: flops.shares({"x": PARTS}),
     "anatomy": lambda: flops.anatomy({"x": PARTS}),
     "memory_budget": lambda: memory.memory_budget({"x": PARTS}, {"card": 10}),
-    "calculators.shares": lambda: calculators.shares({"x": PARTS}, {"x": ""}),
-    "calculators.memory, chosen": lambda: calculators.memory(
-        {"x": dict(zip("abcde", [10**9] * 5, strict=True))}, "x", 1, "", {"x": ""}
-    ),
-    "calculators.memory, pale": lambda: calculators.memory(
-        {"x": dict(zip("abcde", [10**9] * 5, strict=True)), "y": {"a": 1}}, "y", 1, "", {"x": "", "y": ""}
-    ),
     "step_shares": lambda: debugging.step_shares(dict(zip("abcde", (1, 2, 3, 4, 5), strict=True)), 9),
 }
 LINES = {

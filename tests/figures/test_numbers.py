@@ -39,17 +39,6 @@ def test_rates_of_processors_have_four_digits():
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "shown"),
-    [
-        (0, "0 B"), (999, "999 B"), (999.6, "1,000 B"), (1000, "1.0 kB"), (1500, "1.5 kB"), (999_960, "1.0 MB"),
-        (16e9, "16.0 GB"), (2.8e12, "2.8 TB"), (1e15, "1.0 PB"), (1e24, "1e+06 EB"), (-16e9, "-16.0 GB"),
-    ],
-)  # fmt: skip
-def test_bytes_to_one_place(nbytes, shown):
-    assert numbers.byte_size(nbytes) == shown
-
-
-@pytest.mark.parametrize(
     ("nbytes", "unit"),
     [
         (0, (1, "B")), (999, (1, "B")), (1000, (1e3, "kB")), (2_500_000, (1e6, "MB")), (1e9, (1e9, "GB")),
@@ -58,18 +47,6 @@ def test_bytes_to_one_place(nbytes, shown):
 )  # fmt: skip
 def test_the_unit_of_an_axis_is_the_largest_one_reached(nbytes, unit):
     assert numbers.byte_unit(nbytes) == unit
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (0, "0"), (1024, "1,024"), (999_999, "999,999"), (999.6, "1,000"), (999_999.7, "1M"), (1_000_000, "1M"),
-        (8_030_261_248, "8.03B"), (999.6e6, "1B"), (15e12, "15T"), (999.6e12, "1e+15"), (1e15, "1e+15"),
-        (0.125, "0.125"), (-5, "-5"), (-8e9, "-8B"),
-    ],
-)  # fmt: skip
-def test_counts(number, shown):
-    assert numbers.short_count(number) == shown
 
 
 @pytest.mark.parametrize(

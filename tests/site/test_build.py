@@ -15,10 +15,10 @@ from utils.course.__main__ import main
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import notebooks_in, read
 from utils.course.receipts.receipts import RUN_KEYS, hashes_of
-from utils.napkin.calculators import CALCULATORS
+from utils.napkin import calculators
 from utils.site import build as site
-from utils.site import calculators as browser_calculators
 from utils.site import frame, prose, search
+from utils.site.calculators import SCRIPT, STYLE
 from utils.site.commands import run_and_show
 from utils.site.lecture import anchor_of
 
@@ -227,10 +227,10 @@ def test_the_checks_of_links_and_nesting_can_fail(made, tmp_path):
 
 def test_nothing_is_loaded_from_elsewhere(made):
     for name, page in pages(made).items():
-        assert set(loaded(page)) <= {"site.css", "site.js", "player.js", "icon.svg", *browser_calculators.SCRIPTS}, name
+        assert set(loaded(page)) <= {"site.css", "site.js", "player.js", "icon.svg", SCRIPT, STYLE}, name
         (policy,) = [each["content"] for each in page.of("meta") if "http-equiv" in each]
         assert "default-src 'none'" in policy and "http" not in policy and "unsafe" not in policy
-    for name in ("site.css", "site.js", "player.js", "search.js", *browser_calculators.SCRIPTS):
+    for name in ("site.css", "site.js", "player.js", "search.js", SCRIPT, STYLE):
         text = (
             (made / name).read_text().replace("http://www.w3.org/2000/svg", "")
         )  # the name of a language, not a place
@@ -344,12 +344,12 @@ def test_calculators_stand_on_their_page_and_in_their_lecture(made, tmp_path):
     assert "02_second.html#calculator-matmul" in [each["href"] for each in page.of("a")]
     for each in (page, lecture):
         assert [found["data-calculator"] for _, found in each.elements if "data-calculator" in found] == ["matmul"]
-        assert [found["src"] for found in each.of("script")][2:] == list(browser_calculators.SCRIPTS)
-        assert all((tmp_path / "site" / name).exists() for name in browser_calculators.SCRIPTS)
+        assert [found["src"] for found in each.of("script")][2:] == [SCRIPT] and STYLE in loaded(each)
+        assert (tmp_path / "site" / SCRIPT).exists() and (tmp_path / "site" / STYLE).exists()
     assert len(Page(made / "01_first.html").of("script")) == 2, "none there, none loaded"
     text = prose.plain(page.path.read_text())
-    for name, inputs in CALCULATORS["matmul"].presets.items():  # for browsers without JavaScript
-        assert f"{name} {' '.join(CALCULATORS['matmul'].answer(**inputs).words)}" in text
+    for name, words in calculators.states("matmul").items():  # for browsers without JavaScript
+        assert f"{name} {' '.join(words)}" in text
     assert '<div class="html"><p>first</p></div>' in lecture.path.read_text()
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 DAY = 86_400  # seconds
 SPANS = ((365 * DAY, 365 * DAY, "years"), (2 * DAY, DAY, "days"), (7_200, 3_600, "hours"), (120, 60, "minutes"))
 INSTANTS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -25,29 +24,10 @@ def prefixed(value: float, unit: str, digits: int = 3) -> str:
     return f"{significant(scaled, digits)} {prefix}{unit}"
 
 
-def byte_size(nbytes: float) -> str:
-    """Bytes in the decimal unit that fits, to one place: "16.1 GB"; below a thousand whole: "999 B"."""
-    scaled, prefix = _scaled(nbytes, lambda each: round(each, 1))
-    if not prefix:
-        return f"{scaled:,.0f} B"
-    return f"{scaled:,.1f} {prefix}B" if abs(scaled) < 1e6 else f"{scaled:.3g} {prefix}B"
-
-
 def byte_unit(nbytes: float) -> tuple[float, str]:
     """The largest decimal unit that `nbytes` reaches, as (bytes in it, its name), for an axis: 2.5e6 → (1e6, "MB")."""
     power = next((power for power in range(len(PREFIXES) - 1, 0, -1) if nbytes >= 1000**power), 0)
     return 1000.0**power, f"{PREFIXES[power]}B"
-
-
-def short_count(number: float) -> str:
-    """A number of things: all digits below a million, 1,024; else three and a letter, 8.03B; from 1e15 a power of ten."""
-    size = abs(number)
-    if size < 1e6 and number == int(number):
-        return f"{int(number):,}"
-    for unit, letter in LETTERS:
-        if 0.9995 * unit <= size < 999.5 * unit:
-            return f"{number / unit:.3g}{letter}"
-    return significant(number, 3)
 
 
 def duration(seconds: float, digits: int = 4) -> str:

@@ -178,7 +178,7 @@ def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
     Raises ValueError for a page that is too large.
     """
     frame.write_static(folder)
-    calculators.write_data(folder / calculators.SCRIPTS[0])
+    calculators.write(folder)
     stored = [*_linked_start(run), *_linked_labs(run)]
     links = _links(run, stored)
     shared = {"menu": _menu(run, stored), "has_sheet": run.has_sheet, "run": run.header}

@@ -87,7 +87,6 @@ class Exporter(TemplateExporter):
     file_extension = ".html"
 
     def __init__(self):
-        # No widgets: they do not work in a page. A calculator shows its first state as HTML.
         priority = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain"]
         super().__init__(
             config=Config(

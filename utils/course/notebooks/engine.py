@@ -61,7 +61,6 @@ class EveryCellClient(PapermillNotebookClient):
         with self.setup_kernel(**kwargs):
             self.papermill_execute_cells()
             if STOPPED not in self.nb.metadata:
-                self.set_widgets_metadata()
                 with suppress(DeadKernelError):
                     self._ask(FREEZE)
         return self.nb

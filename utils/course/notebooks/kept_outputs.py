@@ -17,7 +17,6 @@ from utils.course.notebooks.tidy import METADATA, tidied
 
 LECTURES = "notebooks/"
 COURSE = (LECTURES, "labs/")
-WIDGET = "application/vnd.jupyter.widget-view+json"
 KEPT = Path("build", "outputs")  # in the folder that JupyterLab shows
 
 
@@ -44,14 +43,8 @@ class LectureContents(AsyncLargeFileManager):
         if model["type"] == "notebook" and content and path.startswith(COURSE):
             model["content"]["metadata"] |= _metadata()
             if path.startswith(LECTURES) and self._place(path).exists():
-                live = await self._has_kernel(path)
-                put_back(json.loads(self._place(path).read_bytes()), model["content"], widgets=live)
+                put_back(json.loads(self._place(path).read_bytes()), model["content"])
         return model
-
-    async def _has_kernel(self, path: str) -> bool:
-        """Whether a kernel of this notebook is running, as after a page was loaded again."""
-        sessions = await self.parent.session_manager.list_sessions() if self.parent else []
-        return any(session["path"] == path for session in sessions)
 
     def _place(self, path: str) -> Path:
         return Path(self.root_dir, KEPT, path).with_suffix(".json")
@@ -69,23 +62,12 @@ def outputs_of(book: dict, stored: dict) -> dict[str, dict]:
     }
 
 
-def put_back(outputs: dict[str, dict], book: dict, *, widgets: bool) -> None:
-    """Give each cell of the notebook its outputs again, unless its code has changed since.
-
-    widgets: keep what only a running kernel can show; else a calculator is its picture until its cell runs again.
-    """
+def put_back(outputs: dict[str, dict], book: dict) -> None:
+    """Give each cell of the notebook its outputs again, unless its code has changed since."""
     for cell in book["cells"]:
         kept = outputs.get(cell.get("id", ""))
         if kept and cell["cell_type"] == "code" and text_of(cell["source"]) == kept["source"]:
-            shown = kept["outputs"] if widgets else [_without_widget(output) for output in kept["outputs"]]
-            cell |= {"outputs": shown, "execution_count": kept["execution_count"]}
-
-
-def _without_widget(output: dict) -> dict:
-    data = output.get("data", {})
-    return (
-        output | {"data": {kind: value for kind, value in data.items() if kind != WIDGET}} if WIDGET in data else output
-    )
+            cell |= {"outputs": kept["outputs"], "execution_count": kept["execution_count"]}
 
 
 def _metadata() -> dict:

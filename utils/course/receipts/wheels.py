@@ -20,7 +20,7 @@ from utils.course import ROOT
 
 THERE = ("torch", "numpy", "einops", "matplotlib")  # already on the other machine
 WANTED = (
-    "tqdm", "nvidia-ml-py", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbformat", "nbconvert", "nh3",
+    "tqdm", "nvidia-ml-py", "ipykernel", "quickjs-ng", "papermill", "nbclient", "nbformat", "nbconvert", "nh3",
     "latex2mathml",
 )  # fmt: skip
 GLIBC = 28  # wheels for a glibc of 2.28 or older, which torch's own wheels need

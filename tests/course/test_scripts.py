@@ -48,14 +48,13 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize(("lecture", "cell_id"), SCRIPTS)
-def test_a_script_is_plain_python_that_fits_on_a_page(lecture, cell_id):
+def test_a_script_is_plain_python(lecture, cell_id):
     script = printed(lecture, cell_id)
     tree = ast.parse(script)
     whole = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     parts = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported = {name.partition(".")[0] for name in whole + parts}
     assert imported <= sys.stdlib_module_names | {"torch", "numpy"}
-    assert sum(bool(line.strip()) for line in script.splitlines()) <= 70
     for command in (["check"], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", "script.py", "-"]
         assert subprocess.run(ruff, input=script, text=True, cwd=ROOT).returncode == 0

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
+from utils.course.notebooks.length import with_minutes
 from utils.course.notebooks.navigation import CELL, with_navigation
 from utils.course.notebooks.notebook import CLAIM, COLAB, callout, load, text_of
 
@@ -63,7 +64,8 @@ def changes_of(path: Path) -> list[str]:
             changes.append(f"cell {new['id']}: outputs and count removed")
         if text_of(old["source"]) != text_of(new["source"]):
             claim = "the claim's first paragraph set apart, as a quotation after its sign"
-            changes.append(f"cell {new['id']}: {'links written' if new['id'] == CELL else claim}")
+            written = "links written" if new["id"] == CELL else "minutes written" if index == 0 else claim
+            changes.append(f"cell {new['id']}: {written}")
         extra = sorted(set(old.get("metadata", {})) - set(new["metadata"]))
         if extra:
             changes.append(f"cell {new['id']}: {', '.join(extra)} removed")
@@ -79,8 +81,8 @@ def changes_of(path: Path) -> list[str]:
 
 
 def stored(path: Path) -> dict:
-    """The JSON of the notebook in the file `path` in its stored form, with its links to other notebooks."""
-    return tidied(with_navigation(load(path), path))
+    """The JSON of the notebook in the file `path` in its stored form, with its minutes and its links to other notebooks."""
+    return tidied(with_minutes(with_navigation(load(path), path), path))
 
 
 def tidied(book: dict) -> dict:

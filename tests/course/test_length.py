@@ -40,7 +40,7 @@ def test_tidy_writes_the_minutes_in_fives_where_the_first_cell_of_a_lecture_says
     path = write(tmp_path / "01_trial.ipynb", cells(words=3000))
     assert "cell title: minutes written" in changes_of(path)
     tidy([path])
-    assert read(path).cells[0].source == "# Trial\n\nIt takes about 25 minutes." and changes_of(path) == []
+    assert read(path).cells[0].source == "# Trial\n\nIt takes about 20 minutes." and changes_of(path) == []
     lab = load(write(tmp_path / "01_lab.ipynb", cells(words=3000, claims=0)))
     assert text_of(with_minutes(lab, tmp_path / "01_lab.ipynb")["cells"][0]["source"]).endswith("about 5 minutes.")
 

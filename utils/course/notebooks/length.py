@@ -62,13 +62,13 @@ def _read(cell: Cell) -> str:
 
 
 def with_minutes(book: dict, path: Path) -> dict:
-    """The JSON of the notebook `path`, with its own minutes where the first cell of a lecture says "about N minutes"."""
+    """The JSON of the notebook `path`, tidied, with its minutes where the first cell of a lecture says "about N minutes"."""
     lecture = parsed(book, path)
     if not lecture.claims:
         return book
     title, *others = book["cells"]
     source = TOLD.sub(f"about {length(lecture).told} minutes", text_of(title["source"]), count=1)
-    return book | {"cells": [title | {"source": source}, *others]}
+    return book | {"cells": [title | {"source": source.splitlines(keepends=True)}, *others]}
 
 
 def measure(lectures: Sequence[Lecture], ledger: Path) -> int:

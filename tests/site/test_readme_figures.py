@@ -86,7 +86,7 @@ def test_the_bar_of_a_lecture_is_what_a_run_of_it_counts(tmp_path):
     (path,) = (ROOT / "notebooks").glob("03_*.ipynb")
     run([path], tmp_path)
     counted = Counter(row["status"] for row in json.loads((tmp_path / "ledger.json").read_text())["claims"])
-    drawn = Counter(two_cores.becomes(claim) for claim in read(path).claims)
+    drawn = Counter(two_cores.outcome_of(claim) for claim in read(path).claims)
     assert len(drawn) == 3
     assert counted == {
         VERIFIED: drawn[two_cores.CLAIM] + drawn[two_cores.FOLKLORE],

@@ -47,7 +47,7 @@ class Course:
     @cached_property
     def ends(self) -> Counter:
         """How many claims become what on two CPU cores."""
-        return Counter(two_cores.becomes(claim) for book in self.books for claim in book.claims)
+        return Counter(two_cores.outcome_of(claim) for book in self.books for claim in book.claims)
 
     @cached_property
     def evidence(self) -> tuple:

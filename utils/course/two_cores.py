@@ -13,7 +13,7 @@ CLAIM, FOLKLORE = "claims, verified on two CPU cores", "false beliefs put right,
 GPU, LONG = "need a GPU", "need the long form"
 
 
-def becomes(claim: Claim) -> str:
+def outcome_of(claim: Claim) -> str:
     """What `make run` makes of a claim there."""
     tags = set(claim.proof.tags)
     if "gpu" in tags:
@@ -28,7 +28,7 @@ def picture(lectures: Iterable[Lecture]) -> Figure:
     titles, ends = {}, defaultdict(list)
     for lecture in lectures:
         title = titles.setdefault(lecture.number, _short_title(lecture))
-        ends[title] += [becomes(claim) for claim in lecture.claims]
+        ends[title] += [outcome_of(claim) for claim in lecture.claims]
     parts = (CLAIM, FOLKLORE, GPU, LONG)
     return ledger.claims_by_lecture({title: {part: own.count(part) for part in parts} for title, own in ends.items()})
 

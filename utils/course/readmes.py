@@ -107,7 +107,7 @@ def lectures(course: Course, folder: Path) -> str:
         links = " · ".join(f"[{_own_title(lab)}](labs/{lab.path.name})" for lab in labs)
         points = " + ".join(str(sum(cell.raw["metadata"].get("points", 0) for cell in lab.cells)) for lab in labs)
         title = f"[{_own_title(book)}](notebooks/{book.path.name})"
-        rows.append(f"| {label} | {title} | {len(book.claims)} | {length(book).told} | {links} | {points} |")
+        rows.append(f"| {label} | {title} | {len(book.claims)} | {length(book).rounded_minutes} | {links} | {points} |")
     return with_badges("\n".join(rows), address_of(course.root))
 
 
@@ -120,7 +120,7 @@ def second_readings(course: Course, folder: Path) -> str:
     for book in course.books:
         if book.deeper:
             question = QUESTION.search(book.cells[0].source)
-            numbers = f"{len(book.claims)} | {length(book).told}"
+            numbers = f"{len(book.claims)} | {length(book).rounded_minutes}"
             rows.append(f"| [{book.title}]({book.path.name}) | {numbers} | {question[1] if question else '–'} |")
     return "\n".join(rows)
 

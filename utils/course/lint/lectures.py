@@ -382,7 +382,7 @@ def says_its_minutes(lecture: Lecture) -> list[str]:
     """Its first cell says how many minutes it takes to read."""
     if lecture.deeper or lecture.number is None:
         return []
-    minutes = length(lecture).told
+    minutes = length(lecture).rounded_minutes
     told = re.search(r"about (\d+) minutes", lecture.cells[0].source)
     return [] if told and int(told[1]) == minutes else [f"the first cell does not say 'about {minutes} minutes'"]
 

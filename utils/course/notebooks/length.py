@@ -13,7 +13,7 @@ WORDS, LINES = 150, 8  # read in a minute, of prose and of code
 A_CLAIM, A_TURN = 2, 4  # minutes
 STEP = 5  # minutes are told in fives
 TURN = re.compile(r"^@your_turn\b", re.MULTILINE)  # before a function that the student writes
-TOLD = re.compile(r"about \d+ minutes")
+MINUTES = re.compile(r"about \d+ minutes")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Length:
         return sum(self.parts.values())
 
     @property
-    def told(self) -> int:
+    def rounded_minutes(self) -> int:
         """The minutes as the README and the lecture give them."""
         return max(STEP, STEP * round(self.minutes / STEP))
 
@@ -67,7 +67,7 @@ def with_minutes(book: dict, path: Path) -> dict:
     if not lecture.claims:
         return book
     title, *others = book["cells"]
-    source = TOLD.sub(f"about {length(lecture).told} minutes", text_of(title["source"]), count=1)
+    source = MINUTES.sub(f"about {length(lecture).rounded_minutes} minutes", text_of(title["source"]), count=1)
     return book | {"cells": [title | {"source": source.splitlines(keepends=True)}, *others]}
 
 

@@ -8,7 +8,7 @@ LOOK := $(CURDIR)/utils/course/jupyter/custom
 # Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
 TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
 
-.PHONY: run help site publish test rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
+.PHONY: run help site publish test affected rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 
 run: $(READY)            ## execute the course, print the ledger, write build/
 	$(BIN)/python -m utils.course run $(if $(FULL),--full)
@@ -24,6 +24,9 @@ publish: site            ## build/publish/: pages and students' archive for any 
 
 test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; under 15 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly" --ignore=notebooks/deeper
+
+affected: $(READY)       ## what the change at hand reaches, nearest first, up to the first red; BASE=main for a branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course affected $(if $(BASE),--base "$(BASE)")
 
 quick: $(READY)          ## units and static checks, under two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not browser and not nightly" tests

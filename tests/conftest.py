@@ -11,11 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import torch
 
-from utils.course.forked_python import forking, possible, python
 from utils.course.notebooks import forked_kernel
-from utils.device import pick_device
+from utils.distributed.forked_python import forking, possible, python
 
 CPU_SECONDS: Counter[str] = Counter()  # by file; on the process that writes the report
 SHOWN = 15  # files in the report
@@ -29,15 +27,16 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tiny tensors are computed ten times faster by one thread than by two."""
-    torch.set_num_threads(1)
+    """Tiny tensors are computed ten times faster by one thread than by two. Who imports no torch need not wait for it."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def pytest_configure(config):
     """Where several workers run notebooks, as in `make test`, one Python that has imported torch forks all kernels."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         config.option.nbmake_kernel = os.environ.get(FORKED)
-    elif config.getoption("numprocesses", None) and config.getoption("nbmake", False) and possible(pick_device().type):
+    elif config.getoption("numprocesses", None) and config.getoption("nbmake", False) and can_fork():
         stack = ExitStack()
         config.add_cleanup(stack.close)
         folder = stack.enter_context(TemporaryDirectory(prefix="kernels"))
@@ -49,10 +48,17 @@ def pytest_configure(config):
         os.environ |= {"JUPYTER_PATH": folder, FORKED: "forked"}
 
 
+def can_fork() -> bool:
+    """Whether a Python that has imported torch can be forked on this machine."""
+    from utils.device import pick_device  # imports torch
+
+    return possible(pick_device().type)
+
+
 @pytest.fixture(scope="session")
 def forked_python():
     """Begins a command line in place of [sys.executable]: a Python that has imported torch, where one can be forked."""
-    if not possible(pick_device().type):
+    if not can_fork():
         yield [sys.executable]
         return
     with forking(os.environ | {"OMP_NUM_THREADS": "1"}) as address:

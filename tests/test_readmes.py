@@ -55,14 +55,10 @@ def section(name: str, title: str) -> str:
 
 
 def test_there_are_readmes_and_each_block_is_of_a_kind_that_is_tested():
-    assert {"README.md", "utils/README.md", "utils/loop/README.md", "tests/README.md"} <= set(READMES)
+    assert "README.md" in READMES
     for name, text in TEXTS.items():
         assert {kind for kind, _ in FENCE.findall(text)} <= {"bash", "python", "text"}, name
         assert text.count("```") == 2 * len(FENCE.findall(text)), name
-
-
-def test_the_readme_is_short():
-    assert len(lines_of(README)) <= 120
 
 
 # Commands
@@ -178,12 +174,6 @@ def asked(words: list, folder: Path = ROOT) -> str:
     return done.stdout
 
 
-def test_there_are_commands():
-    targets = {words[1] for words in (line.split() for _, line in COMMANDS + INLINE) if words[0] == "make"}
-    assert {"run", "lab", "site", "test", "quick", "check", "release", "receipt", "torture"} <= targets
-    assert any(is_run(line) for _, line in COMMANDS)
-
-
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_make_lab_opens_the_readme_as_a_page():
@@ -295,11 +285,6 @@ def test_the_first_proof_is_the_lectures_own():
     assert setup and "assert " in cells[-1]
 
 
-def test_the_pictures_caption_gives_the_claims_first_peak():
-    first = re.search(r"first step peaks at ([\d,]+) bytes", README)[1].replace(",", "")
-    assert f"the peak is {int(first) / 1e9:.2f} GB." in README
-
-
 @pytest.mark.slow
 def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     """The line with the numbers becomes what the README says people expect, and the cell is run as in the notebook."""
@@ -379,7 +364,7 @@ def test_licence_and_citation_agree_with_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["title"] == README.splitlines()[0].removeprefix("# ") and cited["cff-version"] == "1.2.0"
-    assert (cited["version"], cited["license"]) == (project["version"], project["license"]) == ("0.1.0", "MIT")
-    assert (ROOT / "LICENSE").read_text().startswith("MIT License\n")
-    assert cited["authors"] == [{"name": "The authors of The Honest Training Loop"}]
-    assert cited["authors"][0]["name"] in (ROOT / "LICENSE").read_text()
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+    licence = (ROOT / "LICENSE").read_text()
+    assert licence.startswith(f"{cited['license']} License\n")
+    assert all(author["name"] in licence for author in cited["authors"])

@@ -12,14 +12,14 @@ import pytest
 
 from utils.course.__main__ import main
 from utils.course.commands import find
-from utils.course.forked_python import possible
 from utils.course.lint import lectures
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.ledger import judge
 from utils.course.notebooks.navigation import navigation
-from utils.course.notebooks.notebook import callout, plain_claim, read, source_hash
-from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, readable, tidied, tidy
+from utils.course.notebooks.notebook import callout, plain_claim, read, readable, source_hash
+from utils.course.notebooks.tidy import FOLDED, METADATA, as_bytes, changes_of, tidied, tidy
 from utils.course.run import execute_and_judge, header_of, kernels, run, run_beside
+from utils.distributed.forked_python import possible
 
 SETUP = "import os, signal, sys, time"
 CHECKS = """
@@ -356,14 +356,14 @@ def test_the_hash_of_a_proof_is_the_hash_of_what_it_says():
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("**Claim 1.2.** One\nand two.\n\nMore.", "> ◆ **Claim 1.2.** One\n> and two.\n\nMore."),
-        ('**Folklore 1.2.** "One."\n\nMore.\n\nAnd more.', '> ✗ ***Folklore 1.2.*** "One."\n\nMore.\n\nAnd more.'),
-        ("> ✗ **Claim 1.2.** It was folklore.", "> ◆ **Claim 1.2.** It was folklore."),
-        ("> ◆ **Misconception 1.2.** One\nand two.", "> ✗ ***Misconception 1.2.*** One\n> and two."),
+        ("**Claim 1.1.** One\nand two.\n\nMore.", "> ◆ **Claim 1.1.** One\n> and two.\n\nMore."),
+        ('**Folklore 1.1.** "One."\n\nMore.\n\nAnd more.', '> ✗ ***Folklore 1.1.*** "One."\n\nMore.\n\nAnd more.'),
+        ("> ✗ **Claim 1.1.** It was folklore.", "> ◆ **Claim 1.1.** It was folklore."),
+        ("> ◆ **Misconception 1.1.** One\nand two.", "> ✗ ***Misconception 1.1.*** One\n> and two."),
     ],
 )
 def test_a_claim_is_set_apart_and_reads_the_same(tmp_path, written, shown):
-    path = write(tmp_path / "01_trial.ipynb", [markdown("claim-1-2", written), code("proof-1-2", "assert f(1) == 2")])
+    path = write(tmp_path / "01_trial.ipynb", [markdown("claim-1-1", written), code("proof-1-1", "assert f(1) == 2")])
     (before,) = read(path).claims
     tidy([path])
     (after,) = read(path).claims
@@ -401,11 +401,11 @@ def test_tidy_stores_text_alone_and_twice_is_once(tmp_path, capsys):
     assert "id '3f9a1c0e' becomes 'strides-shapes-and-more'" in said and "outputs and count removed" in said
     lecture = read(path)
     assert [cell.id for cell in lecture.cells] == [
-        *("strides-shapes-and-more", "parameters", "import-os", "claim-7-3", "proof-7-3", "picture-7-3", "reading-7-3"),
-        *("proof-7-3-2", "bold", "strides-shapes-and-more-2", "same", "same-2"),
+        *("strides-shapes-and-more", "parameters", "import-os", "claim-7-1", "proof-7-1", "picture-7-1", "reading-7-1"),
+        *("proof-7-1-2", "bold", "strides-shapes-and-more-2", "same", "same-2"),
     ]
     sources = ["".join(cell["source"]) for cell in cells]
-    sources[3] = f"> ◆ {sources[3]}"
+    sources[3] = "> ◆ **Claim 7.1.** A sentence with 3 in it."
     assert [cell.source for cell in lecture.cells] == sources
     assert lecture.cells[10].raw["attachments"] == cells[10]["attachments"]
     assert lecture.raw["metadata"] == METADATA
@@ -422,6 +422,12 @@ def test_tidy_keeps_a_helper_between_claim_and_proof_apart():
     cells.insert(1, code("helper", "x = 1"))
     ids = [cell["id"] for cell in tidied({"cells": cells})["cells"]]
     assert ids == ["claim-1-1", "helper", "proof-1-1", "claim-1-2", "proof-1-2"]
+
+
+def test_tidy_keeps_an_id_that_a_claim_s_number_gives_for_that_claim():
+    cells = [markdown("claim-1-2", "No claim."), *claim(1, "assert full"), *claim(2, "assert full")]
+    ids = [cell["id"] for cell in tidied({"cells": cells})["cells"]]
+    assert ids == ["claim-1-2-2", "claim-1-1", "proof-1-1", "claim-1-2", "proof-1-2"]
 
 
 def test_tidy_leaves_a_torn_notebook_alone(tmp_path, capsys):
@@ -473,6 +479,15 @@ def test_a_lecture_ends_with_its_links(tmp_path):
 
 
 def good_cells() -> list[dict]:
+    """The cells of a lecture that no rule of the lint finds fault with."""
+    cells = _good_cells()
+    for cell in cells:
+        if cell["id"].startswith("claim-"):
+            cell["metadata"]["name"] = f"the-{cell['id']}"
+    return cells
+
+
+def _good_cells() -> list[dict]:
     gpu = 'if device.type == "cuda":\n    assert f(1) == 2\nelse:\n    not_verified("needs a CUDA GPU")'
     both = 'if device.type == "cuda" and full:\n    assert f(1) == 2\nelse:\n    not_verified("short form")'
     real = 'if data.real:\n    assert f(1) == 2\nelse:\n    not_verified("stand-in data")'

@@ -12,7 +12,7 @@ from test_course import CHECKS, SETUP, claim, code, statuses, trial, write
 
 from utils.course.__main__ import parser
 from utils.course.notebooks.notebook import read
-from utils.course.rehearsal.rehearse import at_start, noise, rehearse
+from utils.course.rehearsal.rehearse import at_start, rehearse, unexpected_lines
 from utils.course.rehearsal.seeds import SHIFTS, drawn, seeds
 from utils.course.run import run
 
@@ -195,5 +195,5 @@ def test_noise_is_what_goes_to_stderr_or_names_this_machine(tmp_path):
         {"output_type": "stream", "name": "stdout", "text": "in /x/site-packages/torch\n"},
     ]
     cell = code("setup", "1") | {"outputs": outputs, "execution_count": 1}
-    found = noise(read(write(tmp_path / "01_trial.ipynb", [cell])))
+    found = unexpected_lines(read(write(tmp_path / "01_trial.ipynb", [cell])))
     assert found == [("setup", "careful"), ("setup", "in /x/site-packages/torch")]

@@ -48,7 +48,7 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize(("lecture", "cell_id"), SCRIPTS)
-def test_a_script_is_plain_python(lecture, cell_id):
+def test_a_script_is_plain_python_that_imports_nothing_of_the_course(lecture, cell_id):
     script = printed(lecture, cell_id)
     tree = ast.parse(script)
     whole = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]

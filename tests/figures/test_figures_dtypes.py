@@ -56,7 +56,6 @@ def test_trajectories_draw_each_weight_and_their_mean():
     figure = figures.trajectories(paths, exact=np.array([1, 0.8]), nearest=np.ones(2))
     drawn = [list(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata())]
     assert drawn == [[1, 0.9], [1, 0.7], [1, 0.8], [1, 0.8], [1, 1]]
-    assert legend(figure) == ["stochastic, 2 weights", "their mean", "exact", "to nearest"]
 
 
 def test_stalled_names_each_line_with_where_it_arrives():

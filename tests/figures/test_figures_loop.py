@@ -1,7 +1,5 @@
 """The pictures of the honest-loop lecture: the numbers they print are the numbers they were given."""
 
-import itertools
-
 import numpy as np
 import pytest
 from helpers.figure_text import words
@@ -9,22 +7,9 @@ from helpers.figure_text import words
 from utils.figures import loop as figures
 
 
-def test_stations_name_every_verb_and_what_lies_in_grad():
-    shown = words(figures.stations()).split()
-    assert [word for word in shown if word in figures.VERBS.values()] == ["forward", "backward", "clip", "step", "zero"]
-    assert [word for word in shown if word in figures.STATIONS] == ["none", "fresh", "clipped", "used", "none"]
-
-
 def test_order_tiles_count_each_outcome_and_name_what_follows_forward():
     shown = words(figures.order_tiles({"fzbcs": "right", "fbcsz": "right", "fsbcz": "raises"}))
     assert "2 right zero · backward · clip · step backward" in shown and "1 raises step · backward" in shown
-
-
-def test_order_tiles_begin_a_new_column_after_six():
-    orders = ["f" + "".join(rest) for rest in itertools.permutations("zbcs")]
-    figure = figures.order_tiles(dict.fromkeys(orders[:7], "never trains"))
-    assert words(figure).count("7 never trains") == 1
-    assert {round(patch.get_x(), 2) for patch in figure.axes[0].patches} == {-0.47, 0.53}
 
 
 def test_fetch_timeline_draws_fetches_above_steps():
@@ -93,11 +78,6 @@ def test_step_prices_are_told_beside_the_bare_loop():
 
 def test_a_step_that_costs_less_than_the_bare_one_has_a_minus_and_no_plus():
     assert "940 µs  (−60)" in words(figures.step_prices({"bare": 1000.0, "ours": 940.0}))
-
-
-def test_text_curve_names_its_opponents():
-    shown = words(figures.text_curve([(1, 3.0), (2, 2.5)], (2, 2.6), {"fair die": 4.17}))
-    assert "fair die 4.17" in shown
 
 
 def test_run_curves_draw_what_the_log_has_and_skip_what_it_lacks():

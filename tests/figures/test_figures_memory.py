@@ -47,7 +47,6 @@ def test_law_fit_draws_what_it_is_given():
     dots, lines = figure.axes
     assert [list(line.get_ydata()) for line in dots.lines[1:]] == [[110, 190], [5001]]
     assert [list(line.get_ydata()) for line in lines.lines] == [[1, 4], [1, 2]]
-    assert legend(figure) == ["fitted on these", "never seen", "plain", "flash"]
 
 
 def test_checkpoint_curve_marks_the_minimum_and_draws_the_law():

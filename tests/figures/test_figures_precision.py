@@ -39,16 +39,6 @@ def test_step_dtypes_gives_each_station_its_dtype_and_colour():
     assert labels == list(figures.OPERATIONS)
 
 
-def test_step_dtypes_draws_an_arrow_from_each_station_to_the_next():
-    figure = figures.step_dtypes(dict.fromkeys(figures.STATIONS, torch.float32))
-    arrows = [text for text in figure.axes[0].texts if getattr(text, "arrow_patch", None)]
-    starts_and_ends = [(arrow.xyann, arrow.xy) for arrow in arrows]
-    across = [end[0] - start[0] for start, end in starts_and_ends]
-    up = [end[1] - start[1] for start, end in starts_and_ends]
-    assert [np.sign(round(way, 6)) for way in across] == [1, 1, 1, 0, -1, -1, -1, 0]
-    assert [np.sign(round(way, 6)) for way in up] == [0, 0, 0, -1, 0, 0, 0, 1]
-
-
 def test_step_dtypes_refuses_a_step_with_other_stations():
     with pytest.raises(ValueError, match="the stations of a step are 'weights'"):
         figures.step_dtypes({"weights": torch.float32})

@@ -30,13 +30,13 @@ def lab(tmp_path):
 def decided(out, records: list[dict], *lines: str) -> dict[str, dict]:
     out.mkdir(exist_ok=True)
     (out / decisions.NAME).write_text("\n".join(["lab,student,what,value,reason", *lines]), encoding="utf-8-sig")
-    found = decisions.applied(records, decisions.read(out, records, {"99_small"}))
+    found = decisions.apply(records, decisions.read(out, records, {"99_small"}))
     return {record["student"]: record for record in found}
 
 
 def test_without_the_file_a_record_is_what_was_graded(lab, tmp_path):
     record = record_of(lab, {"hidden-double": "no"})
-    (after,) = decisions.applied([record], decisions.read(tmp_path, [record]))
+    (after,) = decisions.apply([record], decisions.read(tmp_path, [record]))
     assert (after["earned"], after["points"], after["decided"]) == (1, 5, False)
     assert record == record_of(lab, {"hidden-double": "no"}), "a copy was changed"
 
@@ -197,7 +197,7 @@ def test_a_number_is_a_number_before_it_is_a_name(lab, tmp_path):
             decided(tmp_path, records, "99,9001,double,0,")
     found = decided(tmp_path, [anna, named], "99,anna,double,0,", "99,12,extra,1,")
     assert {name: record["earned"] for name, record in found.items()} == {"anna": 0, "9001": 3}
-    assert [decisions.called(record) for record in (anna, named)] == ["anna", "12"], "in lines made for the file"
+    assert [decisions.name_in_file(record) for record in (anna, named)] == ["anna", "12"], "in lines made for the file"
     with pytest.raises(ValueError, match=r"'9001' is the name of a student, and no number of this lab's; write 12"):
         decided(tmp_path, [record_of(lab, student="anna", id="77"), named], "99,9001,double,0,")
     unnumbered = record_of(lab, student="9001")

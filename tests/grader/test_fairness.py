@@ -216,7 +216,7 @@ class Tells(Ask):
 
 
 def test_what_is_told_of_the_cells_is_fixed_before_the_first_hidden_question(monkeypatch):
-    monkeypatch.setattr(judge, "_stopped_at", lambda ask: contextlib.nullcontext())
+    monkeypatch.setattr(judge, "_stop_at", lambda ask: contextlib.nullcontext())
     lab = read_lab(LAB)
     found = judge.judge(lab, Tells({}), 1)
     visible = len(lab.tasks)
@@ -311,7 +311,7 @@ def test_what_ran_is_what_is_shown_and_compared():
     honest = read_submission(LAB.read_bytes(), lab)
     only = {"swap", "diagonal", "windows"}
     short = {name: text for name, text in honest.code.items() if name in only}
-    (pair,) = similar.alike(lab, {"eve": {name: found.code[name] for name in only}, "ada": short})
+    (pair,) = similar.similar_pairs(lab, {"eve": {name: found.code[name] for name in only}, "ada": short})
     assert pair.share == 1
 
 
@@ -319,7 +319,7 @@ def test_a_number_of_many_digits_stops_nobody():
     lab = read_lab(LAB)
     lines = [f"    x = [BIG + {n} for _ in range(BIG) if a * b > BIG - {n}]" for n in range(5)]
     big = "\n".join(["def swapped(x, a, b):", "    BIG = 0x" + "f" * 5000, *lines])
-    (pair,) = similar.alike(lab, {"eve": {"swap": big}, "ada": {"swap": big}})
+    (pair,) = similar.similar_pairs(lab, {"eve": {"swap": big}, "ada": {"swap": big}})
     assert pair.share == 1
 
 
@@ -400,7 +400,7 @@ def test_the_probe_finds_what_is_open(monkeypatch):
     monkeypatch.setattr(probe, "SLEEPS", 3599)  # told from the process that another test starts
     ours, theirs = os.pipe()
     with probe.canaries() as given:
-        os.waitpid(sandbox.forked(lambda: os.write(theirs, json.dumps(probe.tried(**given)).encode())), 0)
+        os.waitpid(sandbox.forked(lambda: os.write(theirs, json.dumps(probe.reachable_by_layer(**given)).encode())), 0)
         done = json.loads(os.read(ours, 1 << 16))
         while not (outlived := _running(f"sleep\0{probe.SLEEPS}\0")):
             time.sleep(0.01)
@@ -586,7 +586,7 @@ def test_a_file_that_cannot_be_read_any_more_is_no_empty_one(tmp_path, monkeypat
     monkeypatch.setattr(
         grading, "try_sandbox", lambda *_: {"did": {}, "isolation": dict.fromkeys(sandbox.LAYERS, "on")}
     )
-    real, asked = roster._file, []
+    real, asked = roster._read_file, []
 
     def gone(path):
         asked.append(path)
@@ -594,7 +594,7 @@ def test_a_file_that_cannot_be_read_any_more_is_no_empty_one(tmp_path, monkeypat
             raise OSError(5, "Input/output error")
         return real(path)
 
-    monkeypatch.setattr(roster, "_file", gone)
+    monkeypatch.setattr(roster, "_read_file", gone)
     (record,) = grading.grade(source, [LAB], tmp_path / "out", RULES)
     assert "Input/output error" in record["failed"]
 
@@ -609,8 +609,8 @@ def test_a_student_of_whom_no_lab_is_recognised_is_named(tmp_path):
     other = {"nbformat": 4, "cells": [{"cell_type": "code", "id": "a", "metadata": {}, "source": "1"}]}
     source = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": other})
     labs = [read_lab(path) for path in SOLUTIONS[:2]]
-    found = roster.works(source, labs)
-    assert [work.student for work in found] == ["ada"] and roster.unrecognised(source, found) == ["bob"]
+    found = roster.hand_ins(source, labs)
+    assert [work.student for work in found] == ["ada"] and roster.students_unrecognised(source, found) == ["bob"]
 
 
 def test_where_the_number_of_a_user_cannot_be_mapped_there_are_no_namespaces(monkeypatch):

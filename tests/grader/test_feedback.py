@@ -2,23 +2,25 @@
 
 import json
 import re
-from html import escape
+import shutil
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 from helpers.records import record_of, shown
+from markupsafe import escape
 
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
 from utils.course.notebooks.tidy import as_bytes
 from utils.grader import decisions, feedback, notebook_copy, pages, reading, similar, summary
-from utils.grader.feedback import Class
-from utils.grader.written import questions, written_in
+from utils.grader.feedback import ClassStanding
+from utils.grader.submission import ELSEWHERE
+from utils.grader.written import answers_in, questions
 from utils.site import prose
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
-NOBODY = Class(0, 0.0, {})
+NOBODY = ClassStanding(0, 0.0, {})
 
 
 def words(page: str) -> str:
@@ -176,19 +178,19 @@ def test_the_page_says_what_was_right_and_where_it_comes_from(lab):
 def test_the_median_is_shown_from_five_submissions_on():
     lab = read_lab(LAB)
     records = [shown(lab, {"check-swap": "no"} if number < 3 else {}, student=str(number)) for number in range(5)]
-    group = feedback.class_of([*records, shown(lab, problem="an empty file"), shown(lab, failed="asleep")])
+    group = feedback.standing_of([*records, shown(lab, problem="an empty file"), shown(lab, failed="asleep")])
     assert (group.students, group.total, group.parts["swap"], group.parts["weights"]) == (5, 18, 0, 3)
     assert "the median of the class is 18" in words(feedback.page(records[0], lab, group))
-    assert "median" not in words(feedback.page(records[0], lab, feedback.class_of(records[:4])))
+    assert "median" not in words(feedback.page(records[0], lab, feedback.standing_of(records[:4])))
 
 
 def test_a_written_answer_counts_when_it_has_been_read(lab):
     records = [record_of(lab, student=name) for name in ("ada", "bob", "cyd")]
     for record in records:
         record["written"][0]["text"] = "Because."
-    assert "why" not in feedback.class_of(decisions.applied(records, [])).parts
-    read = decisions.applied(records, [decisions.Decision("", lab.name, "bob", "why", 3, "")])
-    assert feedback.class_of(read).parts["why"] == 3 and summary.right_in_full(read)["why"] == 1
+    assert "why" not in feedback.standing_of(decisions.apply(records, [])).parts
+    read = decisions.apply(records, [decisions.Decision("", lab.name, "bob", "why", 3, "")])
+    assert feedback.standing_of(read).parts["why"] == 3 and summary.shares_right_in_full(read)["why"] == 1
 
 
 def test_a_persons_words_stand_on_the_page(lab):
@@ -200,7 +202,7 @@ def test_a_persons_words_stand_on_the_page(lab):
     ]
     record = record_of(lab, {"check-swap": "expected: secret advice"})
     record["written"][0]["text"] = "<b>Because</b>"
-    (record,) = decisions.applied([record], lines)
+    (record,) = decisions.apply([record], lines)
     page = feedback.page(record, lab, NOBODY)
     assert "Well <strong>done</strong>" in page and "<script>" not in page and "<b>Because" not in page
     assert "Half of it is right. Your code" in task_of(page, "swap") and "secret advice" not in page
@@ -231,6 +233,80 @@ def test_a_message_is_text_whatever_a_student_has_made_it_of(lab, tmp_path):
     assert not shown_as.find(["b", "math"]) and not shown_as.find("a", href="http://y")
 
 
+HOSTILE = (
+    "</pre></textarea></style></title>\"'><script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}{% if %}"
+)
+AT = {"cell": "code-heads", "line": 3, "function": "f", "source": "return x[9]"}
+
+
+def raised_in_swap(what: list) -> dict:
+    return {"raised": {"code-swap": what}, "verdicts": {"check-swap": "no"}}
+
+
+FIELDS = {  # each place in a record where a student's text may stand -> the record's changes with that text
+    "name": lambda text: {"student": text},
+    "number": lambda text: {"student": "4711", "id": text},
+    "file": lambda text: {"file": text},
+    "note": lambda text: {"notes": [text]},
+    "problem": lambda text: {"problem": text},
+    "failed": lambda text: {"failed": text},
+    "code": lambda text: {"code": {"swap": text}},
+    "own cells": lambda text: {"code": {ELSEWHERE: text}},
+    "exception": lambda text: raised_in_swap([[text], "", AT]),
+    "exception's text": lambda text: raised_in_swap([["E"], text, AT]),
+    "line that raised": lambda text: raised_in_swap([["E"], "", AT | {"source": text}]),
+    "function that raised": lambda text: raised_in_swap([["E"], "", AT | {"function": text}]),
+    "answer": lambda text: {"verdicts": {"check-swap": f"f(x)\nexpected: 1\ngot: {text}"}},
+    "advice": lambda text: {"verdicts": {"check-swap": f"expected: 1\nnext: {text}"}},
+    "question": lambda text: {"verdicts": {"check-swap": f"{text}\nexpected: 1"}},
+    "unsolved": lambda text: {"verdicts": {"check-swap": {"message": text, "why": "unsolved"}}},
+    "place": lambda text: {"verdicts": {"check-swap": {"message": "no", "place": AT | {"function": text}}}},
+    "quoted line": lambda text: {"verdicts": {"check-swap": {"message": "no", "place": AT | {"source": text}}}},
+    "written": lambda text: {"written": text},
+}
+
+
+def pages_with(lab: Lab, field: str, text: str) -> list[BeautifulSoup]:
+    """All pages of a class of two, of whom one has put the text in this place."""
+    changes = FIELDS[field](text)
+    answer = changes.pop("written", "Because.")
+    records = [record_of(lab, changes.pop("verdicts", {}), **changes), record_of(lab, student="ada")]
+    for record in records:
+        record["written"][0]["text"] = answer
+    records = decisions.apply(records, [])
+    first, group = records[0], feedback.standing_of(records)
+    pairs = [similar.Pair(first["student"], "ada", 0.9, ("swap",))]
+    made = (
+        feedback.page(first, lab, group),
+        summary.summary(lab, records, group, pairs),
+        reading.page(lab, records),
+    )
+    return [BeautifulSoup(page, "html.parser") for page in made]
+
+
+def elements(page: BeautifulSoup) -> list[tuple]:
+    return [(tag.name, *sorted(tag.attrs)) for tag in page.find_all(True)]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_a_student_writes_is_text_wherever_it_stands(lab, field):
+    """It adds no element and no attribute to any page, and is there to be read."""
+    hostile, harmless = pages_with(lab, field, HOSTILE), pages_with(lab, field, "x")
+    assert [elements(page) for page in hostile] == [elements(page) for page in harmless]
+    said = [page.get_text() + "".join(row["data-start"] for row in page.select("[data-start]")) for page in hostile]
+    assert any("<script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}{% if %}" in text for text in said)
+
+
+def test_a_page_is_one_file_and_its_policy_lets_nothing_else_in(lab):
+    for page in pages_with(lab, "name", "eve"):
+        policy = page.select_one("meta[http-equiv=Content-Security-Policy]")["content"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        inside = page.find_all(["style", "script"])
+        assert {f"'{pages.digest(part.string)}'" for part in inside} == set(re.findall(r"'sha256-[^']+'", policy))
+        assert not page.select("[style], [src], link, iframe, object, embed, form, base")
+        assert not [name for tag in page.find_all(True) for name in tag.attrs if name.startswith("on")]
+
+
 PRICES = "It costs $5, **not** $10"
 
 
@@ -243,7 +319,7 @@ def test_in_a_persons_words_nothing_is_a_formula_and_nothing_ends_the_run(lab, t
     ]
     record = record_of(lab)
     record["written"][0]["text"] = "Because."
-    (record,) = decisions.applied([record], lines)
+    (record,) = decisions.apply([record], lines)
     page = feedback.page(record, lab, NOBODY)
     assert "<math" not in page
     if text == PRICES:
@@ -257,7 +333,7 @@ def test_in_a_persons_words_nothing_is_a_formula_and_nothing_ends_the_run(lab, t
 
 @pytest.mark.parametrize("source", ["Half: $\\frac$ <b>", "![a](attachment:b.png)"])
 def test_a_text_that_cannot_be_rendered_is_shown_as_it_stands(source):
-    for rendered in (pages.markdown(source), pages.phrase(source)):
+    for rendered in (pages.markdown(source), pages.sentence(source)):
         assert BeautifulSoup(rendered, "html.parser").get_text().strip() == source
 
 
@@ -269,13 +345,32 @@ def test_what_cannot_be_read_has_a_sentence_and_no_points():
 
 
 def test_a_page_is_written_when_what_it_shows_has_changed(lab, tmp_path):
-    record, group = shown(lab), feedback.class_of([shown(lab)] * 5)
+    record, group = shown(lab), feedback.standing_of([shown(lab)] * 5)
     assert [feedback.write_page(tmp_path, record, lab, group) for _ in range(2)] == [True, False]
-    (with_comment,) = decisions.applied(
-        [record_of(lab)], [decisions.Decision("", lab.name, "eve", "comment", "Hi", "")]
-    )
+    (with_comment,) = decisions.apply([record_of(lab)], [decisions.Decision("", lab.name, "eve", "comment", "Hi", "")])
     assert feedback.write_page(tmp_path, with_comment, lab, group)
     assert feedback.write_page(tmp_path, with_comment, lab, NOBODY)
+
+
+def test_a_page_is_written_anew_when_its_code_or_its_template_changes(lab, tmp_path, monkeypatch):
+    marks = {pages.mark_of(lab, [])}
+    for name in ("HERE", "TEMPLATES", "SHARED"):
+        copy = tmp_path / name
+        shutil.copytree(getattr(pages, name), copy)
+        monkeypatch.setattr(pages, name, copy)
+        for path in [*copy.glob("feedback.*"), *copy.glob("*.css")]:
+            path.write_text(path.read_text() + "\n")
+            pages._programs.cache_clear()
+            marks.add(pages.mark_of(lab, []))
+        monkeypatch.undo()
+    pages._programs.cache_clear()
+    assert len(marks) == 1 + 1 + 2 + 1, "nothing, the code, two of the grader's templates, the shared style"
+
+
+def test_half_a_character_does_not_keep_a_page_from_being_written(lab, tmp_path):
+    record = shown(lab, student="\udce9", code={"swap": "\ud800"})
+    assert feedback.write_page(tmp_path, record, lab, NOBODY)
+    assert "\\ud800" in feedback.page_path(tmp_path, record).read_text()
 
 
 # The copy of the notebook
@@ -322,9 +417,12 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
         student="zoe",
         key="zoe",
     )
-    assert summary.right_in_full(records)["swap"] == 2 / 5 and next(iter(summary.right_in_full(records))) == "swap"
-    assert summary.failed(records) == [("check-swap", 3, "<try> as_strided"), ("check-heads", 1, "no")]
-    group = feedback.class_of([*records, unread])
+    assert (
+        summary.shares_right_in_full(records)["swap"] == 2 / 5
+        and next(iter(summary.shares_right_in_full(records))) == "swap"
+    )
+    assert summary.most_failed_checks(records) == [("check-swap", 3, "<try> as_strided"), ("check-heads", 1, "no")]
+    group = feedback.standing_of([*records, unread])
     page = summary.summary(lab, [*records, unread], group, [similar.Pair("<u>", "b", 0.9, ("swap",))])
     assert "<try>" not in page and "<u>" not in page and "`" not in words(page)
     soup = BeautifulSoup(page, "html.parser")
@@ -349,10 +447,10 @@ def test_the_table_on_the_screen_has_each_student_and_where_to_read_more(tmp_pat
     lab = read_lab(LAB)
     records = [shown(lab, student="ada"), shown(lab, {"check-swap": "no"}, student="bob", held=["swap"])]
     records += [shown(lab, student="zoe", problem="an empty file"), shown(lab, student="yan", failed="asleep")]
-    lines = [" ".join(line.split()) for line in summary.results(tmp_path, lab, records).splitlines()]
+    lines = [" ".join(line.split()) for line in summary.results_table(tmp_path, lab, records).splitlines()]
     assert {"ada 20 of 20", "bob 18 of 20 swap held", "zoe - of 20 an empty file", "median 19"} <= set(lines)
     assert "yan - of 20 not graded: the grader failed" in lines and str(tmp_path / f"{lab.name}.html") in lines
-    assert summary.results(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
+    assert summary.results_table(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
 
 
 # Written answers
@@ -366,7 +464,7 @@ def test_a_written_answer_is_found_wherever_the_student_put_it(lab):
     def changed(source: str, *below: dict, ids: bool = True) -> str:
         cells = [cell | {"source": source if cell["id"] == "written-why" else cell["source"]} for cell in whole]
         cells = cells if ids else [cell | {"id": ""} for cell in cells]
-        return written_in([*cells, *below], lab)["why"]
+        return answers_in([*cells, *below], lab)["why"]
 
     mine = {"cell_type": "markdown", "id": "mine", "source": "And more."}
     assert changed("*Write here.*") == changed("") == "" and changed("Because.") == "Because."
@@ -374,7 +472,7 @@ def test_a_written_answer_is_found_wherever_the_student_put_it(lab):
     assert changed("*Write here.*\n\nBecause.") == "Because." and changed("Because.", ids=False) == "Because."
     assert changed("Because.", {"cell_type": "code", "id": "c", "source": "1"}, mine) == "Because."
     without = [cell for cell in whole if cell["id"] not in ("written-why", "question-why")]
-    assert written_in(without, lab) == {"why": ""}
+    assert answers_in(without, lab) == {"why": ""}
 
 
 def test_a_question_of_a_tasks_name_or_without_points_is_refused(tmp_path):
@@ -394,7 +492,7 @@ def test_the_page_for_reading_asks_about_each_text_that_waits(lab):
     for record, text in zip(records, ("Because <img>.", "Why not?", "", "Done."), strict=True):
         record["written"][0]["text"] = text
     torn = record_of(lab, student="eve", problem="not a notebook")
-    found = decisions.applied([*records, torn], [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
+    found = decisions.apply([*records, torn], [decisions.Decision("", lab.name, "dan", "why", 3, "fine")])
     page = reading.page(lab, found)
     soup = BeautifulSoup(page, "html.parser")
     starts = [json.loads(row["data-start"]) for row in soup.select("[data-start]")]

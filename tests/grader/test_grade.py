@@ -4,6 +4,7 @@ import contextlib
 import csv
 import ctypes
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
+from helpers.records import record_of
 
 from utils.course.notebooks.lab import read_lab
 from utils.grader import folders, gradebook, protocol, sandbox, worker
@@ -441,10 +443,28 @@ def test_killed_at_any_moment_no_grade_is_lost_and_none_made_twice(tmp_path, sha
     assert list(shared.glob(f"{folders.PREFIX}*")) == []
 
 
-def test_where_nothing_is_new_no_torch_is_imported():
-    program = "import sys; from utils.grader import command; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+def test_where_nothing_is_new_nothing_heavy_is_imported_and_no_page_is_written(tmp_path):
+    """A gradebook as a run leaves it, and the same command again."""
+    book, out = tmp_path / "in" / "eve.ipynb", tmp_path / "out"
+    book.parent.mkdir()
+    shutil.copy(LAB, book)
+    record = record_of(read_lab(LAB), file=book.name, submission_sha256=hashlib.sha256(book.read_bytes()).hexdigest())
+    gradebook.write_record(out, record | {"checks_sha256": grading.checks_digest(read_lab(LAB))})
+    heavy = ["torch", "matplotlib", "jinja2", "nbconvert", "bs4"]
+    program = (
+        "import sys; from utils.course.__main__ import main; code = main(sys.argv[1:]); "
+        f"sys.exit(code or ' '.join(name for name in {heavy} if name in sys.modules))"
+    )
+    line = [sys.executable, "-c", program, "grade", str(book.parent), "--lab", "01", "--out", str(out)]
+    runs = []
+    for _ in range(2):
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+        pages = {path: path.stat().st_mtime_ns for path in out.rglob("*.html")}
+        runs.append((done.stderr.splitlines()[-1], pages))
+        assert "0 graded, 1 unchanged" in done.stderr
+    (first, written), (second, kept) = runs
+    assert "jinja2" in first.split() and len(written) == 2, "the first run writes the pages"
+    assert second == "" and kept == written
 
 
 def test_the_digest_of_checks_has_all_that_decides_a_grade(monkeypatch):
@@ -565,8 +585,8 @@ def test_a_reply_counts_only_in_its_form_and_with_its_number(forged):
     "said", [5, None, "x", (), ["E", "t"], ("E", "t"), ((), "t"), (("E",),), (("E",), "t", "u"), {"a": 1}]
 )
 def test_what_was_raised_is_told_in_its_form_whatever_came(said):
-    assert judging._told(said) == (("RuntimeError",), "an exception that did not say what it is")
-    kinds, text = judging._told((("E", 5) * 1000, 7))
+    assert judging._exception_reported(said) == (("RuntimeError",), "an exception that did not say what it is")
+    kinds, text = judging._exception_reported((("E", 5) * 1000, 7))
     assert len(kinds) == 10 and set(kinds) == {"E", "5"} and text == "7"
 
 

@@ -30,9 +30,13 @@ ALL_CHECKS = [check.id for task in read_lab(LAB).tasks for check in task.checks]
     "cell", ["=1+1", "+1", "-1", "@x", "  =1", "\t=1", "\r=1", "\ufeff=1", "\u200b@x", "\x00-1", "＝1", "\n\n+1"]
 )
 def test_no_cell_is_a_formula(cell):
-    assert gradebook.harmless(cell).startswith("'")
-    assert gradebook.harmless(f"1;2;{cell}").split(";")[2].lstrip().startswith("'")  # where `;` separates cells
-    assert gradebook.harmless(-1) == -1 and gradebook.harmless("a=1") == "a=1" and gradebook.harmless("") == ""
+    assert gradebook.without_formula(cell).startswith("'")
+    assert gradebook.without_formula(f"1;2;{cell}").split(";")[2].lstrip().startswith("'")  # where `;` separates cells
+    assert (
+        gradebook.without_formula(-1) == -1
+        and gradebook.without_formula("a=1") == "a=1"
+        and gradebook.without_formula("") == ""
+    )
 
 
 def test_no_table_has_a_formula_whatever_a_student_is_called(tmp_path):
@@ -93,32 +97,35 @@ def test_names_of_files_are_safe_and_apart():
 
 def test_exports_of_canvas_and_moodle_name_the_student():
     canvas = ["lovelaceada_4711_123456_04_micrograd.ipynb", "lovelacebea_LATE_4712_123456_lab.ipynb"]
-    assert roster._who(canvas[0], roster._style(canvas)) == ("lovelaceada", "4711")
-    assert roster._who(canvas[1], roster._style(canvas)) == ("lovelacebea", "4712")
+    assert roster._student_and_number(canvas[0], roster._style(canvas)) == ("lovelaceada", "4711")
+    assert roster._student_and_number(canvas[1], roster._style(canvas)) == ("lovelacebea", "4712")
     moodle = ["Ada Lovelace_4711_assignsubmission_file_", "Bea_4712_assignsubmission_file_01.ipynb"]
     moodle += ["Cyd_4713_assignsubmission_file", "Ju\u0308rgen_4714_assignsubmission_onlinetext"]  # ü in two characters
     for name, student in zip(moodle, ["Ada Lovelace", "Bea", "Cyd", "Jürgen"], strict=True):
-        assert roster._who(name, roster._style(moodle))[0] == student
-        assert roster._who(name, roster._style([name]))[1] == name.split("_")[1]
-    assert roster._who("ada", roster._style(["ada", "bea"])) == ("ada", "")
+        assert roster._student_and_number(name, roster._style(moodle))[0] == student
+        assert roster._student_and_number(name, roster._style([name]))[1] == name.split("_")[1]
+    assert roster._student_and_number("ada", roster._style(["ada", "bea"])) == ("ada", "")
 
 
 def test_nobody_takes_the_number_of_another_by_the_name_of_a_file():
     names = ["mallory_777_9002_x_555_assignsubmission_file.ipynb", "victimanna_555_9001_lab.ipynb"]
-    assert [roster._who(name, roster._style(names)) for name in names] == [("mallory", "777"), ("victimanna", "555")]
+    assert [roster._student_and_number(name, roster._style(names)) for name in names] == [
+        ("mallory", "777"),
+        ("victimanna", "555"),
+    ]
 
 
 def test_two_students_of_one_number_or_one_file_name_are_refused_by_name(tmp_path):
     for name in ("anna_555_9001_lab", "bert_555_9002_lab"):
         (tmp_path / f"{name}.ipynb").write_text(LAB.read_text())
     with pytest.raises(ValueError, match="'anna' and 'bert' have the same number, '555'"):
-        roster.works(tmp_path, [read_lab(LAB)])
+        roster.hand_ins(tmp_path, [read_lab(LAB)])
     other = tmp_path / "other"
     other.mkdir()
     for name in ("Ada", "ada"):
         (other / f"{name}.ipynb").write_text(LAB.read_text())
     with pytest.raises(ValueError, match="'Ada' and 'ada' have the same file name"):
-        roster.works(other, [read_lab(LAB)])
+        roster.hand_ins(other, [read_lab(LAB)])
     odd = "Zoë O'Neil"
     assert roster.file_name(odd) != roster.file_name(roster.file_name(odd)), "nobody is called like another's hash"
 
@@ -129,9 +136,9 @@ def test_a_name_like_that_of_one_of_two_of_a_name_is_refused(tmp_path):
         (tmp_path / f"{name}.ipynb").write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
     words = r"'anna \(12\)' would be two students: rename .* \(anna \(12\)_13_3_lab.ipynb; anna_12_1_lab.ipynb\)"
     with pytest.raises(ValueError, match=words):
-        roster.works(tmp_path, [read_lab(LAB)])
+        roster.hand_ins(tmp_path, [read_lab(LAB)])
     (tmp_path / f"{names[1]}.ipynb").unlink()
-    found = roster.works(tmp_path, [read_lab(LAB)])
+    found = roster.hand_ins(tmp_path, [read_lab(LAB)])
     assert [(work.student, work.id) for work in found] == [("anna", "12"), ("anna (12)", "13")]
 
 
@@ -145,7 +152,7 @@ def test_whoever_handed_in_anything_has_a_line(tmp_path):
         archive.writestr("bea_2_91_lab.pdf", "")
         archive.writestr("cyd_3_92_lab.IPYNB", LAB.read_text())
         archive.writestr("dan_LATE_4_93_lab.ipynb.txt", LAB.read_text())
-    found = {work.student: work for work in roster.works(export, [read_lab(LAB)])}
+    found = {work.student: work for work in roster.hand_ins(export, [read_lab(LAB)])}
     assert {name: (work.id, work.problem) for name, work in found.items()} == {
         "ada": ("1", ""), "bea": ("2", "no notebook was handed in, but bea_2_91_lab.pdf"),
         "cyd": ("3", ""), "dan": ("4", ""),
@@ -154,12 +161,12 @@ def test_whoever_handed_in_anything_has_a_line(tmp_path):
     folder = tmp_path / "class"
     folder.mkdir()
     (folder / "bob_2_12_lab.zip").write_bytes(inner.getvalue())
-    (bob,) = roster.works(folder, [read_lab(LAB)])
+    (bob,) = roster.hand_ins(folder, [read_lab(LAB)])
     assert (bob.student, bob.id) == ("bob", "2")
     with zipfile.ZipFile(tmp_path / "folder.zip", "w") as archive:
         for name in ("ada", "bea"):
             archive.writestr(f"folder/{name}.ipynb", LAB.read_text())
-    assert [work.student for work in roster.works(tmp_path / "folder.zip", [read_lab(LAB)])] == ["ada", "bea"]
+    assert [work.student for work in roster.hand_ins(tmp_path / "folder.zip", [read_lab(LAB)])] == ["ada", "bea"]
 
 
 def test_a_bomb_of_many_notebooks_is_unpacked_once_and_no_further_than_one_may_be_large(tmp_path, monkeypatch):
@@ -169,16 +176,16 @@ def test_a_bomb_of_many_notebooks_is_unpacked_once_and_no_further_than_one_may_b
         for number in range(50):
             archive.writestr(f"class/eve/{number}.ipynb", bytes(limit // 10))
     read = []
-    real = roster._member
+    real = roster._read_member
 
     def counted(*given):
         read.append(len(real(*given)))
         return bytes(read[-1])
 
-    monkeypatch.setattr(roster, "_member", counted)
+    monkeypatch.setattr(roster, "_read_member", counted)
     labs = [read_lab(path) for path in sorted((ROOT / "solutions").glob("0[0-3]*.ipynb"))]
     with pytest.raises(ValueError, match="holds no notebook of"):
-        roster.works(tmp_path / "bomb.zip", labs)
+        roster.hand_ins(tmp_path / "bomb.zip", labs)
     assert limit <= sum(read) < 2 * limit, "for all four labs together"
 
 
@@ -190,7 +197,7 @@ def test_a_class_list_tells_who_is_missing(tmp_path):
     for name in ("lovelaceada_1_90_lab", "whoever_2_91_lab"):
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / f"{name}.ipynb").write_text(LAB.read_text())
-    absent = roster.missing(listed, roster.works(tmp_path / "in", [read_lab(LAB)]))
+    absent = roster.students_missing(listed, roster.hand_ins(tmp_path / "in", [read_lab(LAB)]))
     assert [each.student for each in absent] == ["Cyd"]
     gradebook.write_tables(tmp_path / "out", [shown(read_lab(LAB))], {LAB.stem: absent})
     rows = list(csv.reader((tmp_path / "out" / f"{LAB.stem}.csv").read_text().splitlines()))
@@ -202,7 +209,7 @@ def test_a_class_list_tells_who_is_missing(tmp_path):
 
 
 def test_a_student_whose_files_are_named_otherwise_than_in_the_class_list_has_one_line(tmp_path):
-    ada = roster.Listed("Lovelace, Ada", "1")
+    ada = roster.ListedStudent("Lovelace, Ada", "1")
     records = [shown(read_lab(LAB)) | {"student": "lovelaceada", "id": "1"}]
     gradebook.write_tables(tmp_path, records, {"02_another": [ada]})
     for table in ("gradebook.csv", "canvas.csv"):
@@ -226,7 +233,7 @@ def test_what_could_not_be_read_is_no_zero_until_a_person_decides(tmp_path):
         record_of(lab, dict.fromkeys(ALL_CHECKS, ""), student=name, problem="an empty file") for name in ("a", "b")
     ]
     line = decisions.Decision("here", lab.name, "b", "swap", 2, "on paper")
-    gradebook.write_tables(tmp_path, decisions.applied(records, [line]))
+    gradebook.write_tables(tmp_path, decisions.apply(records, [line]))
     head, a, b = csv.reader((tmp_path / f"{lab.name}.csv").read_text().splitlines())
     assert (a[head.index("swap")], a[head.index("earned")]) == ("", "")
     assert (b[head.index("swap")], b[head.index("earned")]) == ("2", "2")
@@ -240,7 +247,7 @@ def test_zips_are_read_as_folders_are(tmp_path):
         archive.writestr("../../evil_12_34_01.ipynb", "{}")
         archive.writestr("__MACOSX/._x.ipynb", "")
         archive.writestr("notes.txt", "")
-    found = {work.student: work for work in roster.works(export, [lab])}
+    found = {work.student: work for work in roster.hand_ins(export, [lab])}
     assert found["Ada Lovelace"].id == "4711" and found["Ada Lovelace"].read() == LAB.read_bytes()
     assert all("/" not in work.key for work in found.values()) and len(found) == 2
     (tmp_path / "class").mkdir()
@@ -248,9 +255,9 @@ def test_zips_are_read_as_folders_are(tmp_path):
     (tmp_path / "class" / "ada.ipynb").write_text(LAB.read_text())
     with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
         archive.writestr("Ada Lovelace_4711_assignsubmission_file_/lab 1/my lab.ipynb", LAB.read_text())
-    (late,) = roster.works(tmp_path / "one.zip", [lab])
+    (late,) = roster.hand_ins(tmp_path / "one.zip", [lab])
     assert (late.student, late.id) == ("Ada Lovelace", "4711")
-    ada, bob = roster.works(tmp_path / "class", [lab])
+    ada, bob = roster.hand_ins(tmp_path / "class", [lab])
     assert (ada.problem, bob.student) == ("", "bob") and "the zip cannot be read" in bob.problem
 
 
@@ -288,7 +295,7 @@ def test_whatever_lies_in_the_folder_costs_its_own_student_only(tmp_path):
         archive.writestr("999.ipynb", LAB.read_text())
     (folder / os.fsdecode(b"caf\xe9.ipynb")).write_text(LAB.read_text())
     (folder / "ada.ipynb").write_text(LAB.read_text())
-    found = {work.student: work for work in roster.works(folder, [read_lab(LAB)])}
+    found = {work.student: work for work in roster.hand_ins(folder, [read_lab(LAB)])}
     problems = {student: work.problem for student, work in found.items()}
     assert set(problems) == {"nothing", "link", "pipe", "sparse", "torn", "zipped link", "bomb", "empty", "many",
                              "ada", "caf\udce9"}  # fmt: skip
@@ -309,7 +316,7 @@ def test_two_students_of_one_name_stay_two(tmp_path):
         path = tmp_path / f"Ada Lovelace_{number}_assignsubmission_file_" / "lab.ipynb"
         path.parent.mkdir()
         path.write_text(LAB.read_text().replace("contiguous_strides", f"strides{number}"))
-    one, two = roster.works(tmp_path, [read_lab(LAB)])
+    one, two = roster.hand_ins(tmp_path, [read_lab(LAB)])
     assert (one.id, two.id) == ("1", "2") and one.key != two.key and one.digest != two.digest
 
 
@@ -321,12 +328,12 @@ def test_a_file_of_another_lab_is_not_graded_as_this_one(tmp_path):
         shutil.copy(path, tmp_path / student / "14.ipynb")
     shutil.copy(LAB, tmp_path / "ada" / "01.ipynb")
     shutil.copy(LAB, tmp_path / "mine.ipynb")
-    found = {work.student: work for work in roster.works(tmp_path, [read_lab(ring)])}
+    found = {work.student: work for work in roster.hand_ins(tmp_path, [read_lab(ring)])}
     assert found["ada"].problem == "" and found["ada"].file == "ada/14.ipynb"
     assert "bea/14.ipynb is of lab 01" in found["bea"].problem and "is of lab 04" in found["cyd"].problem
     assert "is of lab 01" in found["mine"].problem
     (tmp_path / "mine.ipynb").write_text('{"nbformat": 4, "cells": [{"cell_type": "code", "source": "1"}]}')
-    assert {work.problem for work in roster.works(tmp_path, [read_lab(ring)]) if work.student == "mine"} == {""}
+    assert {work.problem for work in roster.hand_ins(tmp_path, [read_lab(ring)]) if work.student == "mine"} == {""}
 
 
 def test_the_date_of_a_file_or_of_its_place_in_an_export_is_when_it_was_handed_in(tmp_path):
@@ -335,9 +342,9 @@ def test_the_date_of_a_file_or_of_its_place_in_an_export_is_when_it_was_handed_i
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         archive.writestr(zipfile.ZipInfo("class/bea/lab.ipynb", (2026, 11, 20, 23, 58, 2)), LAB.read_text())
         archive.writestr(zipfile.ZipInfo("class/cyd/lab.ipynb"), LAB.read_text())
-    (ada,) = (work for work in roster.works(tmp_path, [read_lab(LAB)]) if work.student == "ada")
+    (ada,) = (work for work in roster.hand_ins(tmp_path, [read_lab(LAB)]) if work.student == "ada")
     assert ada.handed_in[:10] in ("2020-01-01", "2019-12-31"), "by the clock on the wall"
-    bea, cyd = roster.works(tmp_path / "class.zip", [read_lab(LAB)])
+    bea, cyd = roster.hand_ins(tmp_path / "class.zip", [read_lab(LAB)])
     assert (bea.handed_in, cyd.handed_in) == ("2026-11-20T23:58:02", "")
 
 
@@ -347,9 +354,9 @@ def test_of_two_versions_the_newest_is_graded_and_all_who_handed_in_are_known(tm
         path.parent.mkdir(exist_ok=True)
         path.write_text(LAB.read_text())
         os.utime(path, (0, 86400 * 365.25 * year))
-    works = list(roster.works(tmp_path, [read_lab(LAB)]))
+    works = list(roster.hand_ins(tmp_path, [read_lab(LAB)]))
     assert [work.file for work in works] == ["anna (1)/lab_v2.ipynb"] and "lab_v1" in works[0].notes[0]
-    assert roster.unrecognised(tmp_path, works) == []
+    assert roster.students_unrecognised(tmp_path, works) == []
 
 
 STARTER = ROOT / "labs" / LAB.name
@@ -399,14 +406,14 @@ def test_no_name_makes_a_file_win_over_a_real_attempt(tmp_path, files):
     handed_in(tmp_path / "ada", files)
     others = [read_lab(path) for path in sorted((ROOT / "solutions").glob("0[23]_*.ipynb"))]
     for labs in ([read_lab(LAB)], [read_lab(LAB), *others]):
-        (ada,) = roster.works(tmp_path, labs)
+        (ada,) = roster.hand_ins(tmp_path, labs)
         assert (ada.file, ada.lab.name) == ("ada/final version.ipynb", LAB.stem)
         assert f"ada/{next(name for name in files if name.startswith('01'))} was handed in too" in ada.notes[0]
 
 
 def test_an_untouched_starter_is_graded_where_there_is_nothing_else_of_the_lab(tmp_path):
     handed_in(tmp_path / "ada", {LAB.name: STARTER.read_text(), "notes.ipynb": "{}"})
-    assert [work.file for work in roster.works(tmp_path, [read_lab(LAB)])] == [f"ada/{LAB.name}"]
+    assert [work.file for work in roster.hand_ins(tmp_path, [read_lab(LAB)])] == [f"ada/{LAB.name}"]
 
 
 @pytest.mark.parametrize("name", ["04_micrograd 2026-03-05.ipynb", "04 05.03.26.ipynb", "04_2026_03_05.ipynb"])
@@ -415,15 +422,15 @@ def test_a_date_in_a_files_name_is_no_labs_number(tmp_path, name, text):
     solutions = {path.stem[:2]: path for path in (ROOT / "solutions").glob("0*.ipynb")}
     micrograd = solutions["04"].read_text() if text is str else no_ids(solutions["04"])
     handed_in(tmp_path / "ada", {"roofline.ipynb": solutions["03"].read_text(), name: micrograd})
-    found = roster.works(tmp_path, [read_lab(solutions[number]) for number in ("03", "04", "05")])
+    found = roster.hand_ins(tmp_path, [read_lab(solutions[number]) for number in ("03", "04", "05")])
     assert {work.lab.name[:2]: work.file for work in found} == {"03": "ada/roofline.ipynb", "04": f"ada/{name}"}
 
 
 def test_nothing_handed_in_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
-        roster.works(tmp_path / "none", [read_lab(LAB)])
+        roster.hand_ins(tmp_path / "none", [read_lab(LAB)])
     with pytest.raises(ValueError, match="holds no notebook of 01_views"):
-        roster.works(tmp_path, [read_lab(LAB)])
+        roster.hand_ins(tmp_path, [read_lab(LAB)])
 
 
 def test_an_unknown_lab_is_refused(capsys, tmp_path):
@@ -450,12 +457,12 @@ OTHER = (
 
 def test_copies_are_found_whatever_their_names_and_order():
     lab = read_lab(LAB)
-    pairs = similar.alike(lab, {"ada": {"swap": ONE}, "bob": {"swap": RENAMED}, "eve": {"swap": OTHER}})
+    pairs = similar.similar_pairs(lab, {"ada": {"swap": ONE}, "bob": {"swap": RENAMED}, "eve": {"swap": OTHER}})
     assert [(pair.first, pair.second, pair.share, pair.tasks) for pair in pairs] == [("ada", "bob", 1.0, ("swap",))]
     starters = {task.name: task.starter for task in lab.tasks}
-    assert similar.alike(lab, {"ada": starters, "bob": starters}) == []
+    assert similar.similar_pairs(lab, {"ada": starters, "bob": starters}) == []
     swap = next(task for task in lab.tasks if task.name == "swap")
     for source, touched in ((swap.starter, False), (ONE, True), ("def swapped(:" + AGAIN + ONE, True)):
-        assert similar.untouched(swap, source) != touched
+        assert similar.is_untouched(swap, source) != touched
     torn = {"swap": "def swapped(:"}
-    assert similar.alike(lab, {"ada": torn, "bob": torn}) == []
+    assert similar.similar_pairs(lab, {"ada": torn, "bob": torn}) == []

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-from utils.lab import Ask, described, evaluate, plain_values, rebuilt
+from utils.lab import Ask, evaluate, exception_from, kinds_and_text_of, plain_values
 
 LENGTH = struct.Struct(">Q")
 
@@ -40,7 +40,7 @@ class RemoteAsk(Ask):
         send(self.worker.stdin, request)
         reply = receive(self.worker.stdout)
         if "raised" in reply:
-            raise rebuilt(*reply["raised"])
+            raise exception_from(*reply["raised"])
         return reply["value"]
 
 
@@ -68,7 +68,7 @@ def serve(requests, replies) -> None:
             else:
                 send(replies, {"value": evaluate(request["code"], request["inputs"], namespace)})
         except Exception as error:
-            send(replies, {"raised": described(error)})
+            send(replies, {"raised": kinds_and_text_of(error)})
 
 
 if __name__ == "__main__":

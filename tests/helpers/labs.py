@@ -7,7 +7,7 @@ from helpers import lab_worker
 from helpers.paths import ROOT
 
 from utils.course.notebooks.lab import Lab, Task, read_lab
-from utils.lab import Ask, check_names, described, rebuilt
+from utils.lab import Ask, check_names, exception_from, kinds_and_text_of
 
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
 LABS = {path.stem: read_lab(path) for path in SOLUTIONS}
@@ -41,7 +41,9 @@ def verdicts(tasks: Iterable[Task], ask: Ask, seed: int = 0) -> dict[str, str]:
             exec(compile(check.source, f"<{check.id}>", "exec"), check_names(ask, seed))
             found[check.id] = PASSED
         except Exception as error:
-            again = rebuilt(*described(error))  # a class of somebody's own arrives as the nearest built-in one
+            again = exception_from(
+                *kinds_and_text_of(error)
+            )  # a class of somebody's own arrives as the nearest built-in one
             found[check.id] = f"{type(again).__name__}: {again}"
     return found
 

@@ -29,5 +29,5 @@ def record_of(lab: Lab, verdicts: dict[str, str | dict] | None = None, **changes
 
 def shown(lab: Lab, verdicts: dict[str, str | dict] | None = None, **changes) -> dict:
     """The same with what decisions add, here none: as pages and tables take it."""
-    (record,) = decisions.applied([record_of(lab, verdicts, **changes)], [])
+    (record,) = decisions.apply([record_of(lab, verdicts, **changes)], [])
     return record

@@ -11,12 +11,12 @@ from utils.lab import (
     Answer,
     Ask,
     check_names,
-    described,
+    exception_from,
     expect,
     expect_close,
     expect_equal,
     expect_raises,
-    rebuilt,
+    kinds_and_text_of,
 )
 from utils.lab.ask import Wrong
 
@@ -338,12 +338,12 @@ def test_messages_are_short():
     ],
 )
 def test_exceptions_arrive_as_the_nearest_built_in_one(error, kind, text):
-    back = rebuilt(*described(error))
+    back = exception_from(*kinds_and_text_of(error))
     assert type(back) is kind and text in str(back)
 
 
 def test_only_exceptions_are_rebuilt():
-    assert repr(rebuilt(("SystemExit", "print", "BaseException"), "x")) == "RuntimeError('x')"
+    assert repr(exception_from(("SystemExit", "print", "BaseException"), "x")) == "RuntimeError('x')"
 
 
 def test_a_check_finds_these_names():

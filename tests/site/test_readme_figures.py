@@ -87,7 +87,6 @@ def test_the_bar_of_a_lecture_is_what_a_run_of_it_counts(tmp_path):
     run([path], tmp_path)
     counted = Counter(row["status"] for row in json.loads((tmp_path / "ledger.json").read_text())["claims"])
     drawn = Counter(two_cores.outcome_of(claim) for claim in read(path).claims)
-    assert len(drawn) == 3
     assert counted == {
         VERIFIED: drawn[two_cores.CLAIM] + drawn[two_cores.FOLKLORE],
         UNVERIFIED: drawn[two_cores.GPU] + drawn[two_cores.LONG],

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from utils.course import affected
 from utils.grader import command as grade_command
 
 
@@ -21,12 +22,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser(argv: list[str]) -> argparse.ArgumentParser:
-    """The parser of `argv`, with every command, but for `grade` alone where that is asked for."""
+    """The parser of `argv`: of every command, or of the quick `grade` and `affected` alone if it begins with one of them."""
     whole = argparse.ArgumentParser(prog="python -m utils.course", description=__doc__)
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     grade_command.add_to(commands)
-    if argv[:1] != ["grade"]:
-        from utils.course import commands as course_commands  # torch, papermill: seconds that a grader need not wait
+    affected.add_to(commands)
+    if argv[:1] not in (["grade"], ["affected"]):
+        from utils.course import commands as course_commands  # torch, papermill: seconds that these need not wait
         from utils.site import commands as site_commands
 
         site_commands.add_to(commands)

@@ -17,12 +17,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from utils.course import ROOT
-from utils.course.forked_python import forking, possible, python
 from utils.course.mutation.strength import stored
 from utils.course.notebooks import forked_kernel, ledger
 from utils.course.notebooks.notebook import BESIDE, Lecture, read
 from utils.course.receipts.receipts import STORE, Receipt, receipts, status
 from utils.device import fingerprint, pick_device
+from utils.distributed.forked_python import forking, possible, python
 from utils.distributed.launch import PYTHON
 
 ENGINE = str(ROOT / "utils" / "course" / "notebooks" / "engine.py")  # which runs one notebook

@@ -1,48 +1,39 @@
 """Ranks for a notebook: several real processes run a function of the notebook, and none outlives the call.
 
 The function is written to a script, together with the functions, imports and constants that it uses, so that the reader
-can see what the processes run. A server process that has already imported torch forks the ranks, in milliseconds, with
-the environment variables that torchrun would set. It is safe to fork because it only imports and never computes; a
-notebook's kernel, with its threads, is not.
-
-    python utils/distributed/launch.py SOCKET    is that server; it ends with the process that started it.
+can see what the processes run. The ranks are forked from a Python that has imported torch already, so that they start
+soon, and get the environment variables that torchrun would set.
 """
 
 import ast
 import atexit
 import dis
-import importlib
 import inspect
-import json
 import os
-import runpy
-import select
-import signal
+import selectors
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing.connection import arbitrary_address
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, TracebackType
+from types import CodeType, FunctionType, ModuleType
 
 import torch
 
-PRELOADED = (
-    "torch._dynamo",
-    "utils.loop",
-)  # imported by the server; DDP and the optimizers import torch._dynamo on first use
+from utils.distributed.forked_python import forking, python
+
+PRELOADED = ("utils.loop",)  # beside torch, by the Python that ranks are forked from
 PYTHON = "COURSE_PYTHON"  # the variable that says how a Python begins that has imported torch already, a line a word
 SCRIPT = "script.py"
 TORCHRUN = Path(torch.__file__).with_name("distributed") / "run.py"
 SECONDS = 60.0  # until ranks that still run are killed
 GRACE_SECONDS = 3.0  # the same after one of them has failed
-START_SECONDS = 300.0  # for the server to import what it preloads, on a busy machine
+START_SECONDS = 300.0  # for torchrun and its ranks to import torch, on a busy machine
 POLL_SECONDS = 0.01
 PLAIN = (bool, int, float, str, tuple, list, dict, set, type(None), torch.dtype)
 
@@ -169,8 +160,18 @@ def on_ranks(
         folder = Path(name)
         (folder / SCRIPT).write_text(script_of(function, group))
         torch.save(arguments, folder / "arguments.pt")
-        request = {"folder": name, "world": world, "seconds": seconds, "grace": grace, "environment": environment}
-        codes, outputs = _ask(request)
+        port, ranks = _free_port(), []
+        try:
+            for rank in range(world):
+                changes = {key: of_ranks[rank] for key, of_ranks in environment.items() if rank in of_ranks}
+                ranks.append(_start(rank, world, port, folder, changes))
+            outputs = _follow(ranks, seconds, grace)
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+        codes = [process.returncode for process in ranks]
         files = [folder / f"{rank}.pt" for rank in range(world)]
         results = [torch.load(file) if file.exists() else None for file in files]
     ended = [Ended(*parts) for parts in zip(codes, outputs, results, strict=True)]
@@ -208,181 +209,58 @@ def _python() -> list[str]:
     return os.environ[PYTHON].split("\n") if PYTHON in os.environ else [sys.executable, "-P"]
 
 
-# ---- the notebook's side ---------------------------------------------------------------------------------------------
+# ---- its processes ---------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
-def _server() -> str:
-    """The path of the server's socket; the first call starts it. It notices when this process has ended.
-
-    The server has a session of its own, so that interrupting a cell does not end it.
-    """
-    path = arbitrary_address("AF_UNIX")  # in a folder that only this user can enter
-    process = subprocess.Popen([*_python(), __file__, path], stdin=subprocess.PIPE, start_new_session=True)
-    atexit.register(_end, process)
-    deadline = time.monotonic() + START_SECONDS
-    while not Path(path).exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise RuntimeError(f"the process that starts ranks did not start (exit status {process.wait()})")
-        time.sleep(POLL_SECONDS)
-    return path
+def _address() -> str:
+    """Where ranks are forked; the first call starts that server, which ends with this process."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(forking(os.environ | {"OMP_NUM_THREADS": "1"}, PRELOADED, start=tuple(_python())))
 
 
-def _end(server: subprocess.Popen) -> None:
-    server.stdin.close()
-    server.wait()
+def _start(rank: int, world: int, port: int, folder: Path, changes: dict[str, str]) -> subprocess.Popen:
+    """A rank in a process, with a session of its own: interrupting a cell does not reach it."""
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} | changes
+    return subprocess.Popen(
+        [*python(_address()), str(folder / SCRIPT), str(folder)],
+        env=os.environ | {name: str(value) for name, value in variables.items()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
-def _ask(request: dict) -> tuple[list[int], list[str]]:
-    """Have the server start ranks and print their lines as they arrive; returns their exit statuses and outputs."""
-    outputs = [""] * request["world"]
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(_server())
-        with connection.makefile("rw") as stream:
-            stream.write(json.dumps(request) + "\n")
-            stream.flush()
-            for text in stream:
-                message = json.loads(text)
-                if "codes" in message:
-                    return message["codes"], outputs
-                outputs[message["rank"]] += message["line"]
-                print(f"[rank {message['rank']}] {message['line']}", end="")
-    raise RuntimeError("the process that starts ranks is gone: restart the notebook")
-
-
-# ---- the server's side -----------------------------------------------------------------------------------------------
-
-
-def serve(path: str) -> None:
-    """Answer requests until stdin ends, each in its own child process."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{path}~")
-        listener.listen()
-        os.rename(f"{path}~", path)  # only now: a client connects as soon as this path exists
-        while True:
-            ready, _, _ = select.select([listener, sys.stdin], [], [], 1.0)
-            while _reap_child():
-                pass
-            if sys.stdin in ready:
-                os.unlink(path)
-                return
-            if listener in ready:
-                connection, _ = listener.accept()
-                if os.fork() == 0:
-                    _in_a_child(lambda connection=connection: _handle(connection))
-                connection.close()
-
-
-def _reap_child() -> bool:
-    try:
-        return os.waitpid(-1, os.WNOHANG)[0] > 0
-    except ChildProcessError:
-        return False
-
-
-def _in_a_child(work: Callable[[], None]) -> None:
-    """Do the work and exit without the parent's clean-up, which must not run twice."""
-    code = 1
-    try:
-        work()
-        code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException as error:
-        traceback.print_exception(error.with_traceback(_from_script(error)))
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _from_script(error: BaseException) -> TracebackType | None:
-    """The traceback from the script on, without the frames of this module and runpy."""
-    frames = error.__traceback__
-    while frames and Path(frames.tb_frame.f_code.co_filename).name != SCRIPT:
-        frames = frames.tb_next
-    return frames or error.__traceback__
-
-
-def _handle(connection: socket.socket) -> None:
-    """Serve one request: start the ranks, forward their output, make sure that all end."""
-    with connection.makefile("r") as stream:
-        request = json.loads(stream.readline())
-    port, ranks, pipes = _free_port(), {}, {}
-    for rank in range(request["world"]):
-        reading, writing = os.pipe()
-        process = os.fork()
-        if process == 0:
-            os.dup2(writing, 1)
-            os.dup2(writing, 2)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            connection.close()
-            _in_a_child(lambda rank=rank: _run_rank(rank, port, request))
-        os.close(writing)
-        ranks[process], pipes[reading] = rank, rank
-    try:
-        _monitor(connection, ranks, pipes, request)
-    except BrokenPipeError:  # the client has gone
-        pass
-    finally:
-        for process in ranks:
-            os.kill(process, signal.SIGKILL)
-
-
-def _monitor(connection: socket.socket, ranks: dict[int, int], pipes: dict[int, int], request: dict) -> None:
-    """Forward the ranks' lines until all have ended, and kill them after the deadline. Removes ended ranks from `ranks`."""
-    codes, rest = {}, dict.fromkeys(pipes, b"")
-    deadline = time.monotonic() + request["seconds"]
-    while ranks or pipes:
-        ready, _, _ = select.select([*pipes, connection], [], [], POLL_SECONDS)
-        if connection in ready and not connection.recv(1):
-            return  # the client has gone
-        for pipe in set(ready) - {connection}:
-            read = os.read(pipe, 1 << 16)
-            *lines, rest[pipe] = (rest[pipe] + read).split(b"\n")
-            if not read:
-                lines = [rest[pipe]] if rest[pipe] else []
-            for line in lines:
-                _send(connection, rank=pipes[pipe], line=line.decode(errors="replace") + "\n")
-            if not read:
-                os.close(pipe)
-                del pipes[pipe]
-        for process in list(ranks):
-            ended, status = os.waitpid(process, os.WNOHANG)
-            if ended:
-                rank = ranks.pop(process)
-                codes[rank] = os.waitstatus_to_exitcode(status)
-                if codes[rank]:
-                    deadline = min(deadline, time.monotonic() + request["grace"])
-        if time.monotonic() > deadline:
-            for process in ranks:
-                os.kill(process, signal.SIGKILL)
-    _send(connection, codes=[codes[rank] for rank in range(request["world"])])
-
-
-def _send(connection: socket.socket, **message) -> None:
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _run_rank(rank: int, port: int, request: dict) -> None:
-    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": request["world"], "MASTER_ADDR": "127.0.0.1"}
-    variables |= {"MASTER_PORT": port, "LOCAL_WORLD_SIZE": request["world"]}
-    variables |= {name: ranks[str(rank)] for name, ranks in request["environment"].items() if str(rank) in ranks}
-    os.environ.update({name: str(value) for name, value in variables.items()})
-    script = f"{request['folder']}/{SCRIPT}"
-    sys.argv = [script, request["folder"]]
-    runpy.run_path(script, run_name="__main__")
+def _follow(ranks: list[subprocess.Popen], seconds: float, grace: float) -> list[str]:
+    """Print the ranks' lines as they arrive until all have ended, or kill them after their time; their outputs."""
+    outputs, rest = [""] * len(ranks), [b""] * len(ranks)
+    deadline, failed = time.monotonic() + seconds, False
+    with selectors.DefaultSelector() as waiting:
+        for rank, process in enumerate(ranks):
+            waiting.register(process.stdout, selectors.EVENT_READ, rank)
+        while waiting.get_map() or any(process.poll() is None for process in ranks):
+            for key, _ in waiting.select(POLL_SECONDS):
+                read = os.read(key.fd, 1 << 16)
+                *lines, rest[key.data] = (rest[key.data] + read).split(b"\n")
+                if not read:
+                    waiting.unregister(key.fileobj)
+                    lines = [rest[key.data]] if rest[key.data] else []
+                for line in lines:
+                    text = line.decode(errors="replace") + "\n"
+                    outputs[key.data] += text
+                    print(f"[rank {key.data}] {text}", end="")
+            if not failed and any(process.poll() for process in ranks):
+                failed, deadline = True, min(deadline, time.monotonic() + grace)
+            if time.monotonic() > deadline:
+                for process in ranks:
+                    process.kill()
+    return outputs
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for module in PRELOADED:
-        importlib.import_module(module)
-    serve(sys.argv[1])

@@ -9,7 +9,7 @@ from utils.course.notebooks.lab import read_lab
 from utils.grader import grade as grading
 from utils.grader.roster import class_list
 from utils.grader.rules import Rules
-from utils.grader.summary import results
+from utils.grader.summary import results_table
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -69,7 +69,7 @@ def _grade(args: argparse.Namespace) -> int:
         ) from error
     sys.stdout.reconfigure(errors="backslashreplace")  # a student's name may be no text
     for path in labs:
-        if table := results(args.out, read_lab(path), found):
+        if table := results_table(args.out, read_lab(path), found):
             print(table)
     return 0
 

@@ -81,14 +81,14 @@ def _decision(where: str, cells: dict[str, str], labs: set[str], records: list[d
         raise ValueError(f"{where}: no student; write a name as in the tables, or {ALL} for all")
     own = [record for record in records if record["lab"] == matching[0]]
     try:
-        record = None if student == ALL else _meant(student, own)
+        record = None if student == ALL else _record_meant(student, own)
         student = record["student"] if record else student
         return Decision(where, matching[0], student, what, _value(student, what, value, record, own), reason)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _meant(student: str, own: list[dict]) -> dict | None:
+def _record_meant(student: str, own: list[dict]) -> dict | None:
     """The record that a line means, by number or by name; None if there is none yet. ValueError if two could be meant."""
     numbered = next((record for record in own if record["id"] and record["id"] == student), None)
     named = next((record for record in own if record["student"] == student), None)
@@ -107,7 +107,7 @@ def _meant(student: str, own: list[dict]) -> dict | None:
     return found
 
 
-def called(record: dict) -> str:
+def name_in_file(record: dict) -> str:
     """How a line of the file calls the student: by the number, where the name could be taken for a number."""
     return record["id"] if record["id"] and record["student"].isdecimal() else record["student"]
 
@@ -180,16 +180,16 @@ def _refuse_twice(decisions: list[Decision]) -> None:
             raise ValueError(f"{each.where}: decides once more what {first[key]} decides; keep one of the two")
 
 
-def applied(records: list[dict], decisions: list[Decision]) -> list[dict]:
+def apply(records: list[dict], decisions: list[Decision]) -> list[dict]:
     """Copies of the records with what was decided, and with what only that tells:
 
     decided: whether a person has given points. adjusted: what else changed the points, as {"what", "points", "reason"}.
     comments: texts for the student. reasons: task -> why a person gave it its points. waits: written answers to be read.
     """
-    return [_applied(json.loads(json.dumps(record)), decisions) for record in records]
+    return [_apply_to_one(json.loads(json.dumps(record)), decisions) for record in records]
 
 
-def _applied(record: dict, decisions: list[Decision]) -> dict:
+def _apply_to_one(record: dict, decisions: list[Decision]) -> dict:
     of_lab = [each for each in decisions if each.lab == record["lab"]]
     own = [each for each in of_lab if each.student == record["student"] != ALL]
     record |= {"decided": any(each.what == EXTRA for each in own), "adjusted": [], "comments": [], "reasons": {}}

@@ -7,7 +7,6 @@ import re
 import statistics
 from dataclasses import asdict, dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 
 from utils.course import ROOT
@@ -44,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Class:
+class ClassStanding:
     """Where a class stands in one lab: the medians of the points, in all and by part, of `students` submissions. A written
     answer counts when it has been read.
     """
@@ -54,17 +53,17 @@ class Class:
     parts: dict[str, float]
 
 
-def class_of(records: list[dict]) -> Class:
+def standing_of(records: list[dict]) -> ClassStanding:
     """Of one lab's records, with decisions, those that are not blank."""
-    counted = [record for record in records if not gradebook.blank(record)]
+    counted = [record for record in records if not gradebook.is_blank(record)]
     if not counted:
-        return Class(0, 0.0, {})
+        return ClassStanding(0, 0.0, {})
     by_part: dict[str, list[int]] = {}
     for record in counted:
         for name, earned in gradebook.earned_by_part(record).items():
             by_part.setdefault(name, []).extend([] if earned is None else [earned])
     medians = {name: statistics.median(earned) for name, earned in by_part.items() if earned}
-    return Class(len(counted), statistics.median(record["earned"] for record in counted), medians)
+    return ClassStanding(len(counted), statistics.median(record["earned"] for record in counted), medians)
 
 
 # What is told of one task
@@ -78,7 +77,7 @@ def checks_of(task: Task, record: dict) -> list[dict]:
     return [check for check in record["checks"] if check["task"] == task.name]
 
 
-def told(task: Task, record: dict, lab: Lab) -> list[Part]:
+def feedback_on(task: Task, record: dict, lab: Lab) -> list[Part]:
     """What to say of a task, the cause before what follows from it."""
     checks = checks_of(task, record)
     if task.name in record["reasons"]:
@@ -87,12 +86,12 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     if task.name in record["held"]:
         return [Part(SAY, HELD)]
     failed = [check for check in checks if check["earned"] < check["points"]]
-    parts = _right(checks)
+    parts = _what_is_right(checks)
     if failed or any(check["reference"] for check in checks):
-        parts += _cell(task, record, lab)
+        parts += _error_of_the_cell(task, record, lab)
     for check in checks:
         if check["why"] or check in failed:
-            parts += _check(check, task, record, lab)
+            parts += _feedback_on_check(check, task, record, lab)
     if failed:
         parts.append(Part(HINT, task.hints.source))
     elif ways := next((cell.source for cell in lab.book.cells if cell.id == f"ways-{task.name}"), ""):
@@ -100,7 +99,7 @@ def told(task: Task, record: dict, lab: Lab) -> list[Part]:
     return parts
 
 
-def _right(checks: list[dict]) -> list[Part]:
+def _what_is_right(checks: list[dict]) -> list[Part]:
     passed = [check for check in checks if not check["why"] and check["earned"] == check["points"]]
     if not passed:
         return []
@@ -110,29 +109,29 @@ def _right(checks: list[dict]) -> list[Part]:
     return [Part(SAY, f"**Right** in the {'further check with other inputs' if hidden else 'check that you have'}.")]
 
 
-def _cell(task: Task, record: dict, lab: Lab) -> list[Part]:
+def _error_of_the_cell(task: Task, record: dict, lab: Lab) -> list[Part]:
     """That the task's own cell did not run to its end."""
     if not (raised := record["raised"].get(task.code.id)):
         return []
-    place = _place(raised[2] if len(raised) > 2 else None, task, lab)
-    said = INSIDE.sub("", f"{raised[0][0]}: {raised[1]}")
-    return [Part(SAY, "Your cell did not run to its end:"), Part(MESSAGE, said + place)]
+    place = _quoted_line(raised[2] if len(raised) > 2 else None, task, lab)
+    message = INSIDE.sub("", f"{raised[0][0]}: {raised[1]}")
+    return [Part(SAY, "Your cell did not run to its end:"), Part(MESSAGE, message + place)]
 
 
-def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
+def _feedback_on_check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
     parts = []
-    elsewhere = _elsewhere(check, task, lab)
+    elsewhere = _task_at_fault(check, task, lab)
     if check["earned"] and not check["reference"]:
         right = "what it asks first is right. Then it found this:"
         parts.append(Part(SAY, f"**{check['earned']} of {check['points']} points by this check**: {right}"))
     if check["reference"]:
-        parts.append(Part(SAY, _follow_through(check, lab)))
+        parts.append(Part(SAY, _follow_through_sentence(check, lab)))
         if check["earned"] == check["points"]:
             return parts
     if check["hidden"]:
         return [*parts, Part(SAY, HIDDEN.get(check["why"], HIDDEN[WRONG]))]
     if elsewhere:
-        parts.append(Part(SAY, f"**The cause is in {_linked(elsewhere)}**: mend that first."))
+        parts.append(Part(SAY, f"**The cause is in {_link_to(elsewhere)}**: mend that first."))
     own = functions_of(task)
     missing = re.search(r"NameError: name '(\w+)' is not defined", check["message"])
     if missing and missing[1] in own:
@@ -140,14 +139,14 @@ def _check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:
         return [*parts, Part(SAY, f"{so} `{missing[1]}`.")]
     if check["why"] == UNSOLVED:
         return [*parts, Part(MESSAGE, check["message"])]
-    verdict, asked, advice = _split(check["message"])
-    parts.append(Part(MESSAGE, verdict + _place(check["place"], task, lab)))
+    verdict, asked, advice = _split_message(check["message"])
+    parts.append(Part(MESSAGE, verdict + _quoted_line(check["place"], task, lab)))
     if advice:
         parts.append(Part(ADVICE, advice))
     return [*parts, Part(QUESTION, asked)] if asked else parts
 
 
-def _follow_through(check: dict, lab: Lab) -> str:
+def _follow_through_sentence(check: dict, lab: Lab) -> str:
     """That it was graded with the lab's own code of an earlier task, and what came of it."""
     tasks = [task for task in lab.tasks if task.name in check["reference"]]
     ours = " and ".join(f"`{name}`" for task in tasks for name in functions_of(task))
@@ -158,7 +157,7 @@ def _follow_through(check: dict, lab: Lab) -> str:
     return f"{what} was also tried with our {ours}, since yours failed, and it fails then too: look in this task."
 
 
-def _elsewhere(check: dict, task: Task, lab: Lab) -> Task | None:
+def _task_at_fault(check: dict, task: Task, lab: Lab) -> Task | None:
     """The other task in which the cause lies, if the place or a name that is missing tells."""
     if check["why"] == UNSOLVED or check["why"] == RAISED:
         cell = (check["place"] or {}).get("cell", "")
@@ -170,11 +169,11 @@ def _elsewhere(check: dict, task: Task, lab: Lab) -> Task | None:
     return None
 
 
-def _linked(task: Task) -> str:
+def _link_to(task: Task) -> str:
     return f"[{title_of(task)}](#task-{task.name})"
 
 
-def _place(place: dict | None, task: Task, lab: Lab) -> str:
+def _quoted_line(place: dict | None, task: Task, lab: Lab) -> str:
     """A line of text that quotes the student's line at which it was raised."""
     if not place:
         return ""
@@ -184,7 +183,7 @@ def _place(place: dict | None, task: Task, lab: Lab) -> str:
     return f"\nraised at line {place['line']} of {where}{inside}:\n    {place['source']}"
 
 
-def _split(message: str) -> tuple[str, str, str]:
+def _split_message(message: str) -> tuple[str, str, str]:
     """(what was expected and what came, what was asked, the advice), from a check's message."""
     lines = [line for line in message.splitlines() if not line.startswith(NEXT)]
     advice = [line.removeprefix(NEXT).strip() for line in message.splitlines() if line.startswith(NEXT)]
@@ -205,15 +204,17 @@ def summary_of(record: dict, lab: Lab) -> str:
     hidden = sum(check["hidden"] and check["earned"] == check["points"] for check in record["checks"])
     if not whole:
         return "No task is right in all its checks yet. Below, each says what it found and what to try next."
-    of = f"{'All' if len(whole) == len(names) else len(whole)} of {len(names)} tasks" if len(names) > 1 else "The task"
-    of = of.replace("All of", "All")
+    how_many = (
+        f"{'All' if len(whole) == len(names) else len(whole)} of {len(names)} tasks" if len(names) > 1 else "The task"
+    )
+    how_many = how_many.replace("All of", "All")
     ours = {check["task"] for check in record["checks"] if check["reference"] and check["earned"]} & set(whole)
-    said = f"{of} {'are' if len(whole) > 1 else 'is'} right in every check"
-    said += f", {hidden} hidden ones among them" if hidden > 1 else ""
-    return said + (f"; {len(ours)} with our code of an earlier task." if ours else ".")
+    sentence = f"{how_many} {'are' if len(whole) > 1 else 'is'} right in every check"
+    sentence += f", {hidden} hidden ones among them" if hidden > 1 else ""
+    return sentence + (f"; {len(ours)} with our code of an earlier task." if ours else ".")
 
 
-def overview(record: dict, lab: Lab, group: Class) -> list[tuple]:
+def overview(record: dict, lab: Lab, group: ClassStanding) -> list[tuple]:
     """(name, title, earned or None, points, remark, median or None) of each task, written answer and adjustment."""
     possible, earned = decisions.points_of_parts(record), gradebook.earned_by_part(record)
     asked = {question.name: title_of_question(question) for question in questions(lab)}
@@ -257,107 +258,53 @@ def page_path(out: Path, record: dict) -> Path:
     return out / "feedback" / record["lab"] / f"{record['key']}.html"
 
 
-def write_page(out: Path, record: dict, lab: Lab, group: Class) -> bool:
+def write_page(out: Path, record: dict, lab: Lab, group: ClassStanding) -> bool:
     """OUT/feedback/<lab>/<student>.html, from a record with decisions; whether it was not there as it is to be."""
-    path, mark = page_path(out, record), pages.mark_of(lab, Path(__file__), [record, asdict(group)])
+    path, mark = page_path(out, record), pages.mark_of(lab, [record, asdict(group)])
     if pages.is_made_from(path, mark):
         return False
     gradebook.write_whole(path, page(record, lab, group, mark))
     return True
 
 
-def page(record: dict, lab: Lab, group: Class, mark: str = "") -> str:
-    """The page as HTML; everything that came from the submission is escaped."""
-    body = [f"<p class=note>{escape(record['student'])}</p>", f"<h1>{pages.phrase(lab.book.title)}</h1>"]
-    if record["failed"]:
-        body.append("<p class=none>It was not graded yet: the grader failed, and tries again. These are no zeros.</p>")
-    elif record["problem"]:
-        body.append(f"<p class=none>It could not be graded: {escape(record['problem'].rstrip('.'))}</p>")
-    body += [f"<div class=person>{pages.personal(comment)}</div>" for comment in record["comments"]]
-    if not gradebook.blank(record):
-        body += _head(record, lab, group)
-    body.append(_about(record, lab))
-    if record["notes"]:
-        body.append("<ul>" + "".join(f"<li class=note>{escape(note)}</li>" for note in record["notes"]) + "</ul>")
-    if not record["problem"] and not record["failed"]:
-        body += [_task(task, record, lab) for task in lab.tasks]
-        body += [_answer(question, record) for question in questions(lab)]
-        if own := record["code"].get(ELSEWHERE):
-            body += ["<h2>Your own cells</h2>", pages.folded("They were run too", pages.pre(own))]
-    return pages.document(f"{pages.words(lab.book.title)} · {record['student']}", body, mark)
-
-
-def _head(record: dict, lab: Lab, group: Class) -> list[str]:
-    earned, points = record["earned"], record["points"]
-    shown = group.students >= FEWEST
-    median = f" <span class=note>· the median of the class is {group.total:g}</span>" if shown else ""
-    kind = pages.state(earned, points)
-    parts = [f"<p class=total><strong class={kind}>{earned}</strong> of {points} points{median}</p>"]
-    parts.append(f"<p>{escape(summary_of(record, lab))}</p>")
-    rows = [
-        (
-            f'<a href="#task-{name}">{pages.phrase(title)}</a>'
-            + (f"<br><small class=note>{remark}</small>" * bool(remark)),
-            pages.bar((got or 0) / possible),
-            f"<span class={pages.state(got, possible)}>{'–' if got is None else got} of {possible}</span>",
-            "" if median is None else f"{median:g}",
-        )
-        for name, title, got, possible, remark, median in overview(record, lab, group)
-    ]
-    for each in record["adjusted"]:
-        rows.append((f"{each['what']}: {escape(each['reason'])}".rstrip(": "), "", f"{each['points']:+d}", ""))
-    foot = [("in all", "", f"{earned} of {points}", f"{group.total:g}" if shown else "")]
-    head, kinds = ["", "", "points", "median"], ["", "less", "number", "number"]
-    if not shown:
-        head, kinds = head[:3], kinds[:3]
-        rows, foot = [row[:3] for row in rows], [row[:3] for row in foot]
-    return [*parts, pages.table(head, rows, foot, kinds)]
-
-
-def _about(record: dict, lab: Lab) -> str:
+def page(record: dict, lab: Lab, group: ClassStanding, mark: str = "") -> str:
+    """The page as HTML, in which everything that came from the submission is text."""
+    is_read = not record["problem"] and not record["failed"]
+    is_blank = gradebook.is_blank(record)
     title, address = lecture_of(lab.name)
-    versions = record["versions"]
-    lecture = f'<a href="{escape(address)}">{pages.phrase(title)}</a>' if address else pages.phrase(title)
-    facts = {
-        "file": escape(record["file"]),
-        "handed in": escape(record["handed_in"].replace("T", " ")),
-        "lecture": lecture if title else "",
-        "graded by": escape(f"the course at commit {versions['commit'][:12]}" if versions.get("commit") else ""),
+    return pages.render(
+        "feedback",
+        mark,
+        title=lab.book.title,
+        record=record,
+        median=group.total if group.students >= FEWEST else None,
+        summary="" if is_blank else summary_of(record, lab),
+        rows=[] if is_blank else overview(record, lab, group),
+        lecture={"title": title, "address": address},
+        tasks=[_shown_task(task, record, lab) for task in lab.tasks] if is_read else [],
+        questions=[_shown_question(question, record) for question in questions(lab)] if is_read else [],
+        own_cells=record["code"].get(ELSEWHERE, "") if is_read else "",
+    )
+
+
+def _shown_task(task: Task, record: dict, lab: Lab) -> dict:
+    return {
+        "name": task.name,
+        "title": title_of(task),
+        "earned": gradebook.earned_by_part(record)[task.name],
+        "possible": decisions.points_of_parts(record)[task.name],
+        "parts": feedback_on(task, record, lab),
+        "code": record["code"].get(task.name),
     }
-    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{fact}</dd>" for name, fact in facts.items() if fact) + "</dl>"
 
 
-def _task(task: Task, record: dict, lab: Lab) -> str:
-    possible, earned = decisions.points_of_parts(record)[task.name], gradebook.earned_by_part(record)[task.name]
-    points = f'<span class="points {pages.state(earned, possible)}">{earned} of {possible}</span>'
-    parts = [f'<h2 id="task-{task.name}">{points}{pages.phrase(title_of(task))}</h2>']
-    parts += [_html(part) for part in told(task, record, lab)]
-    source = record["code"].get(task.name) or "nothing of this task was found"
-    parts.append(pages.folded("Your code, as it was graded", pages.pre(source)))
-    return "\n".join(parts)
-
-
-def _html(part: Part) -> str:
-    if part.kind == MESSAGE:
-        return pages.pre(part.text, "said")
-    if part.kind == QUESTION:
-        return pages.folded("What was asked", pages.pre(part.text))
-    if part.kind == ADVICE:
-        return f"<div class=next><p><strong>Next:</strong> {pages.plain(part.text)}</p></div>"
-    if part.kind == PERSONAL:
-        return f"<div>{pages.personal(part.text)}</div>"
-    text = pages.markdown(part.text)
-    return pages.folded("Other ways to do it", text) if part.kind == WAYS else f"<div>{text}</div>"
-
-
-def _answer(question: Question, record: dict) -> str:
+def _shown_question(question: Question, record: dict) -> dict:
     (answer,) = [answer for answer in record["written"] if answer["name"] == question.name]
-    earned = gradebook.earned_by_part(record)[question.name]
-    kind = pages.state(earned, question.points)
-    points = f'<span class="points {kind}">{"–" if earned is None else earned} of {question.points}</span>'
-    reason = record["reasons"].get(question.name, "")
-    waits = "<p class=note>A person reads it; the points come later.</p>" if earned is None else ""
-    nothing = "<p class=none>Nothing was written.</p>"
-    text = f"<div class=answer>{escape(answer['text'])}</div>" if answer["text"] else nothing
-    said = f"<div class=person>{pages.personal(reason)}</div>" if reason else ""
-    return f'<h2 id="task-{question.name}">{points}{pages.phrase(title_of_question(question))}</h2>{text}{said}{waits}'
+    return {
+        "name": question.name,
+        "title": title_of_question(question),
+        "earned": gradebook.earned_by_part(record)[question.name],
+        "possible": question.points,
+        "text": answer["text"],
+        "reason": record["reasons"].get(question.name, ""),
+    }

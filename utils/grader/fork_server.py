@@ -48,8 +48,8 @@ DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
 PROBE_SECONDS = 60.0
 PROBE = """
-from utils.grader.probe import tried
-tried(file, sockets, port, pid)
+from utils.grader.probe import reachable_by_layer
+reachable_by_layer(file, sockets, port, pid)
 """
 
 
@@ -174,7 +174,7 @@ def _judge(line: socket.socket, zygote: socket.socket, clock: Clock) -> None:
 
     job = receive(line)
     try:
-        said = _tried(job, new_worker) if "canaries" in job else _graded(job, new_worker, clock)
+        said = _probe(job, new_worker) if "canaries" in job else _graded(job, new_worker, clock)
     except Unreadable as error:
         said = {"unreadable": str(error)}
     except NotIsolated as error:
@@ -203,7 +203,7 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
     }
 
 
-def _tried(job: dict, new_worker: Callable[[], socket.socket]) -> dict:
+def _probe(job: dict, new_worker: Callable[[], socket.socket]) -> dict:
     """What the sandbox says of itself, and what a worker could do all the same (see probe)."""
     conversation = new_worker()
     late = protocol.after(PROBE_SECONDS)

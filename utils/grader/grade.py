@@ -33,10 +33,10 @@ from utils.grader import (
 )
 from utils.grader.folders import remove_abandoned, submission_folder
 from utils.grader.framing import Broken
-from utils.grader.roster import Listed, Work, missing, unrecognised, works
+from utils.grader.roster import HandIn, ListedStudent, hand_ins, students_missing, students_unrecognised
 from utils.grader.rules import Rules
 from utils.grader.server import ForkServer
-from utils.grader.similar import untouched
+from utils.grader.similar import is_untouched
 from utils.grader.submission import LARGEST
 from utils.grader.written import questions
 
@@ -74,7 +74,7 @@ def grade(
     jobs: int = 2,
     regrade: bool = False,
     executor: Executor | None = None,
-    roster: list[Listed] | None = None,
+    roster: list[ListedStudent] | None = None,
 ) -> list[dict]:
     """Grade the new submissions in `source`, and write records and tables under `out`. Returns all records of the gradebook.
 
@@ -85,30 +85,34 @@ def grade(
     if out.resolve().is_relative_to(source.resolve()):
         raise ValueError(f"the gradebook {out} would lie among the submissions in {source}: give --out another place")
     read = [read_lab(path) for path in labs]
-    handed_in = works(source, read)
+    handed_in = hand_ins(source, read)
     todo = []
     kept = stale = 0
-    for work in handed_in:
-        record = gradebook.read_record(gradebook.record_path(out, work.lab.name, work.key))
-        seen = record is not None and record["submission_sha256"] == work.digest
+    for hand_in in handed_in:
+        record = gradebook.read_record(gradebook.record_path(out, hand_in.lab.name, hand_in.key))
+        seen = record is not None and record["submission_sha256"] == hand_in.digest
         if seen:  # copying a file gives it a new date, and cannot make anybody late
-            work = replace(work, handed_in=min(filter(None, (record["handed_in"], work.handed_in)), default=""))
+            hand_in = replace(
+                hand_in, handed_in=min(filter(None, (record["handed_in"], hand_in.handed_in)), default="")
+            )
         same = seen and not record["failed"]
-        about = {"file": work.file, "handed_in": work.handed_in, "id": work.id}
+        about = {"file": hand_in.file, "handed_in": hand_in.handed_in, "id": hand_in.id}
         if same and not about.items() <= record.items():  # the same bytes from another place, or with another date
             gradebook.write_record(out, record | about)
-        if same and record["checks_sha256"] != checks_digest(work.lab) and not regrade:
+        if same and record["checks_sha256"] != checks_digest(hand_in.lab) and not regrade:
             stale += 1
-        elif same and record["checks_sha256"] == checks_digest(work.lab):
+        elif same and record["checks_sha256"] == checks_digest(hand_in.lab):
             kept += 1
         else:
-            todo.append(work)
+            todo.append(hand_in)
     if todo:
         _grade_all(todo, source, out, rules, jobs, executor)
     records = gradebook.records(out)
     decided = decisions.read(out, records)
-    found = decisions.applied(records, decided)
-    absent = {lab.name: missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read}
+    found = decisions.apply(records, decided)
+    absent = {
+        lab.name: students_missing(roster or [], (w for w in handed_in if w.lab.name == lab.name)) for lab in read
+    }
     late_now = {lab.name: gradebook.late_since(out, lab.name, found) for lab in read}
     gradebook.write_tables(out, found, absent)
     for lab in read:
@@ -116,7 +120,7 @@ def grade(
         own = [record for record in found if record["lab"] == lab.name]
         # Not those of other parts: graded before the lab changed, they keep their pages.
         if own := [record for record in own if decisions.points_of_parts(record).keys() in (set(), parts)]:
-            group = feedback.class_of(own)
+            group = feedback.standing_of(own)
             for record in own:
                 if feedback.write_page(out, record, lab, group):
                     notebook_copy.write_feedback(out, record, lab, group)
@@ -130,7 +134,7 @@ def grade(
     known = {(record["lab"], record["student"]) for record in found}
     if early := [each for each in decided if each.student != decisions.ALL and (each.lab, each.student) not in known]:
         _say(f"of whom nothing is graded yet: {', '.join(f'{each.student!r} ({each.where})' for each in early)}")
-    if others := unrecognised(source, handed_in):
+    if others := students_unrecognised(source, handed_in):
         _say(f"{len(others)} handed in nothing that is of these labs: {', '.join(others)}")
     if stale:
         _say(f"{stale} were graded by checks that have changed since: --regrade grades them again")
@@ -138,9 +142,9 @@ def grade(
 
 
 def _say_what_to_look_at(
-    found: list[dict], handed_in: list[Work], absent: dict[str, list[Listed]], labs: set[str]
+    found: list[dict], handed_in: list[HandIn], absent: dict[str, list[ListedStudent]], labs: set[str]
 ) -> None:
-    here = {(work.lab.name, work.student) for work in handed_in}
+    here = {(hand_in.lab.name, hand_in.student) for hand_in in handed_in}
     told = {
         "not graded, by the grader's own fault; the same command tries again": [r for r in found if r["failed"]],
         "not isolated: see the column in the tables, and --strict": [r for r in found if not r["isolated"]],
@@ -222,24 +226,24 @@ def cluster(address: str) -> tuple[Executor, int]:
     return client.get_executor(pure=False), threads
 
 
-def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
+def _grade_all(todo: list[HandIn], source: Path, out: Path, rules: Rules, jobs: int, executor: Executor | None) -> None:
     """Write each record when it is ready; only a few submissions are in memory at a time.
 
     What was lost to the clock or to the grader's own fault is tried again, alone.
     """
     hidden = [str(path.resolve()) for path in (source, out)]
-    again: list[Work] = []
+    again: list[HandIn] = []
     with executor or ThreadPoolExecutor(jobs) as pool, tqdm(total=len(todo), unit="submission", disable=None) as bar:
         running: set[Future] = set()
         try:
             running.add(probing := pool.submit(try_sandbox, hidden, rules))
             _say_what_isolates(probing.result(), rules)
-            for works_now, in_flight in ((todo, IN_FLIGHT * jobs), (again, 1)):
-                for work, said in _answers(pool, works_now, in_flight, hidden, rules, running):
-                    if works_now is not again and (said.get("late") or "failed" in said):
-                        again.append(work)
+            for now, in_flight in ((todo, IN_FLIGHT * jobs), (again, 1)):
+                for hand_in, answer in _answers(pool, now, in_flight, hidden, rules, running):
+                    if now is not again and (answer.get("late") or "failed" in answer):
+                        again.append(hand_in)
                         continue
-                    _write(out, work, said, rules)
+                    _write(out, hand_in, answer, rules)
                     bar.update()
         except BaseException:
             for future in running:
@@ -251,46 +255,46 @@ def _grade_all(todo: list[Work], source: Path, out: Path, rules: Rules, jobs: in
 
 
 def _answers(
-    pool: Executor, todo: list[Work], in_flight: int, hidden: list[str], rules: Rules, running: set[Future]
-) -> Iterator[tuple[Work, dict]]:
-    """Each work with what is said of it, as it comes. running: the futures at work, kept up to date."""
-    left, of = iter(todo), {}
+    pool: Executor, todo: list[HandIn], in_flight: int, hidden: list[str], rules: Rules, running: set[Future]
+) -> Iterator[tuple[HandIn, dict]]:
+    """Each of them with the judge's answer, as it comes. running: the futures at work, kept up to date."""
+    left, hand_in_of = iter(todo), {}
     while True:
-        for work in itertools.islice(left, in_flight - len(of)):
+        for hand_in in itertools.islice(left, in_flight - len(hand_in_of)):
             try:
-                raw = b"" if work.problem else work.read()
+                raw = b"" if hand_in.problem else hand_in.read()
             except (ValueError, OSError) as error:  # it was readable a moment ago
-                yield work, {"failed": f"its file could not be read: {error}"}
+                yield hand_in, {"failed": f"its file could not be read: {error}"}
                 continue
-            future = pool.submit(grade_one, raw, work.lab.book.path.read_bytes(), work.lab.name, hidden, rules)
-            of[future] = work
+            future = pool.submit(grade_one, raw, hand_in.lab.book.path.read_bytes(), hand_in.lab.name, hidden, rules)
+            hand_in_of[future] = hand_in
             running.add(future)
-        if not of:
+        if not hand_in_of:
             return
-        for future in wait(of, return_when=FIRST_COMPLETED).done:
+        for future in wait(hand_in_of, return_when=FIRST_COMPLETED).done:
             running.discard(future)
-            said = future.result()
-            if "refused" in said:
+            answer = future.result()
+            if "refused" in answer:
                 raise ValueError(
-                    f"submissions cannot be isolated here ({said['refused']}): leave out --strict or grade elsewhere"
+                    f"submissions cannot be isolated here ({answer['refused']}): leave out --strict or grade elsewhere"
                 )
-            yield of.pop(future), said
+            yield hand_in_of.pop(future), answer
 
 
-def _write(out: Path, work: Work, said: dict, rules: Rules) -> None:
-    record = _record(work, said)
-    executed = notebook_copy.executed_cells(said["executed"]) if said.get("executed") else []
-    notebook_copy.write_copy(out, record, executed or said.get("book", []))
+def _write(out: Path, hand_in: HandIn, answer: dict, rules: Rules) -> None:
+    record = _record(hand_in, answer)
+    executed = notebook_copy.executed_cells(answer["executed"]) if answer.get("executed") else []
+    notebook_copy.write_copy(out, record, executed or answer.get("book", []))
     gradebook.write_record(out, record)
 
 
-def _say_what_isolates(said: dict, rules: Rules) -> None:
+def _say_what_isolates(answer: dict, rules: Rules) -> None:
     """Tell what holds here, as tried. ValueError if that is not enough for rules.strict."""
-    if "failed" in said:
-        raise ValueError(f"no submission could be run here: {said['failed']}")
-    open_layers = {layer: text for layer, text in weaknesses(said).items() if text}
+    if "failed" in answer:
+        raise ValueError(f"no submission could be run here: {answer['failed']}")
+    open_layers = {layer: text for layer, text in weaknesses(answer).items() if text}
     if not open_layers:
-        _say(f"isolated, as tried here: {', '.join(said['did'])}")
+        _say(f"isolated, as tried here: {', '.join(answer['did'])}")
         return
     told = "; ".join(f"{layer}: {text}" for layer, text in open_layers.items())
     if rules.strict:
@@ -298,12 +302,12 @@ def _say_what_isolates(said: dict, rules: Rules) -> None:
     _say(f"NOT ISOLATED here: {told}")
 
 
-def weaknesses(said: dict) -> dict[str, str]:
+def weaknesses(answer: dict) -> dict[str, str]:
     """layer -> what a submission could do there, as tried, or as the sandbox says of itself; "" for nothing."""
-    found = dict(said["did"])
+    found = dict(answer["did"])
     for layer in sandbox.ISOLATING:
-        if not found.get(layer) and said["isolation"].get(layer) != sandbox.ON:
-            found[layer] = str(said["isolation"].get(layer))
+        if not found.get(layer) and answer["isolation"].get(layer) != sandbox.ON:
+            found[layer] = str(answer["isolation"].get(layer))
     return found
 
 
@@ -347,11 +351,11 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         executed = b""
         try:
             if rules.notebook:
-                executed = _executed(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
-            said = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
+                executed = _execute_notebook(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
+            answer = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
         except Broken as error:
             return {"failed": f"grading it came to no end: {error}"}
-        return said | {"executed": executed}
+        return answer | {"executed": executed}
 
 
 @functools.cache
@@ -379,7 +383,7 @@ def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> sandbox.Cag
     return sandbox.Cage(work, readable, (*map(Path, hidden), *private), rules.limits, user, environment)
 
 
-def _executed(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules) -> bytes:
+def _execute_notebook(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules) -> bytes:
     """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
@@ -416,46 +420,46 @@ def _readable(data: str | None) -> list[Path]:
     return [Path(path) for path in [*given, cache] if Path(path).exists()]
 
 
-def _record(work: Work, said: dict) -> dict:
+def _record(hand_in: HandIn, answer: dict) -> dict:
     """The record of a submission: nothing in it depends on when, how fast or in which order it was graded."""
-    code = said.get("code", {})
-    checks = said.get("verdicts") or [
+    code = answer.get("code", {})
+    checks = answer.get("verdicts") or [
         {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
         | {"earned": 0, "message": ""}
-        for task in work.lab.tasks
+        for task in hand_in.lab.tasks
         for check in task.checks
     ]
-    starters = {task.name for task in work.lab.tasks if untouched(task, code.get(task.name, ""))}
+    starters = {task.name for task in hand_in.lab.tasks if is_untouched(task, code.get(task.name, ""))}
     held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in starters})
     checks = [check | {"earned": 0, "message": HELD} if check["task"] in held else check for check in checks]
-    texts = said.get("written", {})
+    texts = answer.get("written", {})
     written = [
         {"name": each.name, "points": each.points, "text": texts.get(each.name, ""), "earned": None}
-        for each in questions(work.lab)
+        for each in questions(hand_in.lab)
     ]
-    problem = work.problem or said.get("unreadable", "")
-    isolation = {layer: str(said.get("isolation", {}).get(layer, "")) for layer in sandbox.LAYERS}
+    problem = hand_in.problem or answer.get("unreadable", "")
+    isolation = {layer: str(answer.get("isolation", {}).get(layer, "")) for layer in sandbox.LAYERS}
     return {
-        "student": work.student,
-        "key": work.key,
-        "id": work.id,
-        "lab": work.lab.name,
-        "file": work.file,
-        "handed_in": work.handed_in,
+        "student": hand_in.student,
+        "key": hand_in.key,
+        "id": hand_in.id,
+        "lab": hand_in.lab.name,
+        "file": hand_in.file,
+        "handed_in": hand_in.handed_in,
         "earned": sum(check["earned"] for check in checks),
         "points": sum(part["points"] for part in [*checks, *written]),
         "checks": checks,
         "written": written,
         "problem": problem,
-        "failed": said.get("failed", ""),
+        "failed": answer.get("failed", ""),
         "held": held,
-        "notes": [*work.notes, *said.get("notes", ())],
-        "raised": said.get("raised", {}),
+        "notes": [*hand_in.notes, *answer.get("notes", ())],
+        "raised": answer.get("raised", {}),
         "code": code,
         "isolation": isolation,
         "isolated": bool(problem) or sandbox.isolated(isolation),
-        "submission_sha256": work.digest,
-        "checks_sha256": checks_digest(work.lab),
+        "submission_sha256": hand_in.digest,
+        "checks_sha256": checks_digest(hand_in.lab),
         "versions": {
             "python": ".".join(map(str, sys.version_info[:3])),
             "torch": importlib.metadata.version("torch"),

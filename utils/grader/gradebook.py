@@ -1,6 +1,6 @@
 """The gradebook: one JSON file for each student and lab, written atomically; tables come from these, and decisions.csv.
 
-What writes or shows more than the bare records takes them from decisions.applied.
+What writes or shows more than the bare records takes them from decisions.apply.
 """
 
 import csv
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.grader import decisions
-from utils.grader.roster import Listed
+from utils.grader.roster import ListedStudent
 
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 FORMULA = "=+-@＝＋－＠"  # full-width characters too
@@ -61,17 +61,17 @@ def records(out: Path) -> list[dict]:
     return sorted(found, key=lambda record: (record["student"], record["lab"]))
 
 
-def blank(record: dict) -> bool:
+def is_blank(record: dict) -> bool:
     """Whether nothing is known of what it would earn: the grader failed, or could not read it, and no person has decided."""
     return bool(record["failed"]) or (bool(record["problem"]) and not record["decided"])
 
 
 def points_shown(record: dict) -> int | str:
     """What a table says was earned; nothing where it is blank, which is no zero."""
-    return "" if blank(record) else record["earned"]
+    return "" if is_blank(record) else record["earned"]
 
 
-def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] | None = None) -> None:
+def write_tables(out: Path, found: list[dict], missing: dict[str, list[ListedStudent]] | None = None) -> None:
     """Write gradebook.csv, a table by task for each lab, and files for import into Canvas and Moodle.
 
     missing: lab -> students of the class list of whom there is nothing; they get a line without points.
@@ -118,7 +118,7 @@ def write_tables(out: Path, found: list[dict], missing: dict[str, list[Listed]] 
                 points_shown(r),
                 r["points"],
                 now,
-                to_student(r),
+                note_to_student(r),
             ]
             for r in own
         ]
@@ -135,7 +135,7 @@ def late_since(out: Path, lab: str, found: list[dict]) -> list[str]:
     late = [
         r for r in found if r["lab"] == lab and any(e["what"] == decisions.LATE and e["points"] for e in r["adjusted"])
     ]
-    return [record["student"] for record in late if harmless(record["student"]) in in_time]
+    return [record["student"] for record in late if without_formula(record["student"]) in in_time]
 
 
 def write_alike(path: Path, pairs: Iterable) -> None:
@@ -144,7 +144,7 @@ def write_alike(path: Path, pairs: Iterable) -> None:
     _write(path, ["student", "student", "alike", "tasks"], rows)
 
 
-def said(record: dict) -> str:
+def note_to_instructor(record: dict) -> str:
     """All that an instructor has to know of a record, in one cell."""
     held = [
         f"held: {task} passed checks with the starter's code; look at it, and decide in {decisions.NAME}"
@@ -160,23 +160,32 @@ def said(record: dict) -> str:
         for name, why in record["reasons"].items()
     ]
     failed = f"NOT GRADED: {record['failed']}; run the same command again" if record["failed"] else ""
-    parts = [failed, record["problem"], *held, *waits, *given, *changed, *followed(record, "theirs"), *record["notes"]]
+    parts = [
+        failed,
+        record["problem"],
+        *held,
+        *waits,
+        *given,
+        *changed,
+        *follow_through_notes(record, "theirs"),
+        *record["notes"],
+    ]
     return "; ".join(filter(None, parts))
 
 
-def to_student(record: dict) -> str:
+def note_to_student(record: dict) -> str:
     """What a student reads beside the points in the LMS: what a person wrote, and points by task."""
-    if blank(record):
+    if is_blank(record):
         return record["problem"] or "not graded yet"
     possible, earned = decisions.points_of_parts(record), earned_by_part(record)
     parts = [
         f"{name} {'to be read' if earned[name] is None else earned[name]} of {possible[name]}" for name in possible
     ]
     parts += [f"{each['what']} {each['points']:+d}" for each in record["adjusted"]]
-    return "; ".join([*record["comments"], *followed(record, "yours"), ", ".join(parts)])
+    return "; ".join([*record["comments"], *follow_through_notes(record, "yours"), ", ".join(parts)])
 
 
-def followed(record: dict, whose: str) -> list[str]:
+def follow_through_notes(record: dict, whose: str) -> list[str]:
     """A sentence for each task that earned points with the lab's own code of an earlier one."""
     found = {check["task"]: check["reference"] for check in record["checks"] if check["earned"] and check["reference"]}
     return [f"{task}: graded with our {' and '.join(ours)}, since {whose} failed" for task, ours in found.items()]
@@ -191,23 +200,31 @@ def earned_by_part(record: dict) -> dict[str, int | None]:
 
 
 def _row(record: dict, tasks: list[str]) -> list:
-    earned = {} if blank(record) else earned_by_part(record)
+    earned = {} if is_blank(record) else earned_by_part(record)
     points = ["" if earned.get(name) is None else earned[name] for name in tasks]
     for what in ADJUSTED:
         points.append(sum(each["points"] for each in record["adjusted"] if each["what"] == what) or "")
     isolated = "yes" if record["isolated"] else "not isolated"
-    return [record["student"], record["file"], *points, points_shown(record), record["points"], isolated, said(record)]
+    return [
+        record["student"],
+        record["file"],
+        *points,
+        points_shown(record),
+        record["points"],
+        isolated,
+        note_to_instructor(record),
+    ]
 
 
 def _write(path: Path, head: Iterable, rows: Iterable[Iterable]) -> None:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(head)
-    writer.writerows([harmless(cell) for cell in row] for row in rows)
+    writer.writerows([without_formula(cell) for cell in row] for row in rows)
     write_whole(path, text.getvalue())
 
 
-def harmless(cell: object) -> object:
+def without_formula(cell: object) -> object:
     """The cell, changed so that no spreadsheet reads any of it as a formula: neither after invisible characters, nor where
     the spreadsheet separates cells by `;` or tabs.
     """

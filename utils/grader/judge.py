@@ -19,9 +19,9 @@ from utils.course.notebooks.notebook import Cell
 from utils.grader import protocol, sandbox
 from utils.grader.clock import Clock
 from utils.grader.rules import FOLLOW_THROUGH, NO_ANSWER, RAISED, UNSOLVED, WRONG, Patience
-from utils.grader.similar import untouched
+from utils.grader.similar import is_untouched
 from utils.grader.submission import Submission, depends_on, with_reference
-from utils.lab.ask import Ask, check_names, rebuilt
+from utils.lab.ask import Ask, check_names, exception_from
 
 MESSAGE = 4_000  # characters of a message that are kept
 FEW = 3  # cells that are skipped one by one
@@ -147,7 +147,7 @@ class RemoteAsk(Ask):
         if set(message) not in ({"value"}, {"raised"}):
             raise protocol.Broken("it said something else")
         if "raised" in message and len(self.raised) < MOST_TOLD:
-            self.raised[name] = (*_told(message["raised"]), _place(place, self.submission))
+            self.raised[name] = (*_exception_reported(message["raised"]), _place(place, self.submission))
 
     def _late(self, seconds: float) -> Callable[[], bool]:
         """Whether the worker has been at work for `seconds` from now. Lost if the submission has no time left."""
@@ -176,7 +176,7 @@ class RemoteAsk(Ask):
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
-            error = rebuilt(*_told(reply["raised"]))
+            error = exception_from(*_exception_reported(reply["raised"]))
             error.place = _place(reply.get("place"), self.submission)
             raise error
         return reply["value"]
@@ -187,8 +187,8 @@ class RemoteAsk(Ask):
         self.worker = None
 
 
-def _told(said: object) -> tuple[tuple[str, ...], str]:
-    """The exception that a worker reports, in the form of lab.described, whatever the worker has sent."""
+def _exception_reported(said: object) -> tuple[tuple[str, ...], str]:
+    """The exception that a worker reports, in the form of lab.kinds_and_text_of, whatever the worker has sent."""
     if type(said) is tuple and len(said) == 2 and type(said[0]) is tuple and said[0]:
         return tuple(str(kind)[:100] for kind in said[0][:10]), str(said[1])[:MESSAGE]
     return ("RuntimeError",), "an exception that did not say what it is"
@@ -221,9 +221,9 @@ def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
     """Every check of the lab. The hidden ones run last, and what is told of the cells is fixed before they do: a worker that
     has seen a hidden question must find no way to tell the next one, or its student.
     """
-    visible = {task.check.id: _judged(task, task.check, ask, seed) for task in lab.tasks}
+    visible = {task.check.id: _judge_check(task, task.check, ask, seed) for task in lab.tasks}
     raised, skipped = dict(ask.raised), dict(ask.skipped)
-    hidden = {task.hidden.id: _judged(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
+    hidden = {task.hidden.id: _judge_check(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
     found = visible | hidden
     _follow_through(lab, ask, seed, found)
     return Judgement(tuple(found[check.id] for task in lab.tasks for check in task.checks), raised, skipped)
@@ -239,7 +239,7 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
     failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
     for task in lab.tasks:
         ours = [name for name in depends_on(lab, task, submission.code) if name in failed]
-        if task.name not in failed or not ours or untouched(task, submission.code[task.name]):
+        if task.name not in failed or not ours or is_untouched(task, submission.code[task.name]):
             continue
         if ours != in_use:  # else the worker that has run them answers on
             ask.use(with_reference(submission, lab, ours, task))
@@ -247,7 +247,7 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
         for check in task.checks:
             before = found[check.id]
             if before.earned < before.points:
-                again = int(_judged(task, check, ask, seed).earned * FOLLOW_THROUGH)
+                again = int(_judge_check(task, check, ask, seed).earned * FOLLOW_THROUGH)
                 found[check.id] = replace(before, earned=max(before.earned, again), reference=tuple(ours))
         if all(found[check.id].earned == found[check.id].points for check in task.checks):
             failed.remove(task.name)  # the student's own is good enough for the tasks after it
@@ -259,7 +259,7 @@ def seed_of(seed: int, check: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {check}".encode()).digest()[:4]) >> 1
 
 
-def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
+def _judge_check(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
     points, hidden = points_of(check), check is task.hidden
     ask.points = 0
     why, message, place = _run(check, ask, seed_of(seed, check.id))
@@ -270,7 +270,7 @@ def _judged(task: Task, check: Cell, ask: RemoteAsk, seed: int) -> Verdict:
 def _run(check: Cell, ask: RemoteAsk, seed: int) -> tuple[str, str, dict | None]:
     """(why it failed, the message, the place in the student's code), all of them empty if the check passes."""
     try:
-        with _stopped_at(ask), contextlib.redirect_stdout(io.StringIO()):
+        with _stop_at(ask), contextlib.redirect_stdout(io.StringIO()):
             ask.begin()
             names = check_names(ask, seed) | {"__name__": "check", "__builtins__": vars(builtins).copy()}
             exec(compile(check.source, check.id, "exec"), names)
@@ -291,7 +291,7 @@ def _run(check: Cell, ask: RemoteAsk, seed: int) -> tuple[str, str, dict | None]
 
 
 @contextlib.contextmanager
-def _stopped_at(ask: RemoteAsk):
+def _stop_at(ask: RemoteAsk):
     """Raise Lost in the block when the submission's time is up: an answer may be made to keep the check itself busy."""
 
     def stop(number, frame):

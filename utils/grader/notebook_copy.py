@@ -14,14 +14,14 @@ from utils.grader.feedback import (
     MESSAGE,
     PERSONAL,
     QUESTION,
-    Class,
+    ClassStanding,
     Part,
+    feedback_on,
     overview,
     page_path,
     summary_of,
     title_of,
     title_of_question,
-    told,
 )
 from utils.grader.written import questions
 
@@ -37,12 +37,12 @@ def write_copy(out: Path, record: dict, cells: list[dict]) -> None:
     """OUT/feedback/<lab>/<student>.ipynb, as yet without feedback; none where there are no cells."""
     page_path(out, record).unlink(missing_ok=True)  # with a new page comes the feedback into the copy
     if cells:
-        _write(copy_path(out, record), _own(cells))
+        _write(copy_path(out, record), _cells_to_copy(cells))
     else:
         copy_path(out, record).unlink(missing_ok=True)  # of what was handed in before
 
 
-def write_feedback(out: Path, record: dict, lab: Lab, group: Class) -> None:
+def write_feedback(out: Path, record: dict, lab: Lab, group: ClassStanding) -> None:
     """Put the feedback into the copy, in place of what stands there; nothing if there is no copy."""
     path = copy_path(out, record)
     if path.exists():
@@ -58,7 +58,7 @@ def _write(path: Path, cells: list[dict]) -> None:
 def executed_cells(executed: bytes) -> list[dict]:
     """The cells of a notebook that was run, with those of their outputs that are texts and pictures; [] if it is none."""
     try:
-        cells = _own(json.loads(executed.decode())["cells"])
+        cells = _cells_to_copy(json.loads(executed.decode())["cells"])
         for output in (output for cell in cells for output in cell.get("outputs", ())):
             if "data" in output:
                 output["data"] = {kind: value for kind, value in output["data"].items() if kind in HARMLESS}
@@ -68,13 +68,13 @@ def executed_cells(executed: bytes) -> list[dict]:
     return cells
 
 
-def with_feedback(cells: list[dict], record: dict, lab: Lab, group: Class) -> list[dict]:
+def with_feedback(cells: list[dict], record: dict, lab: Lab, group: ClassStanding) -> list[dict]:
     """The cells with an overview before them, and with what is told of each task after its check, or after its code."""
     after: dict[int, dict] = {}
     last = {cell["id"]: index for index, cell in enumerate(cells)}
     lost = []
     for task in lab.tasks:
-        parts = [part for part in told(task, record, lab) if part.kind != HINT]  # the hints stand above already
+        parts = [part for part in feedback_on(task, record, lab) if part.kind != HINT]  # the hints stand above already
         text = "\n\n".join(map(_markdown, parts))
         place = next((last[name] for name in (task.check.id, task.code.id) if name in last), None)
         cell = _cell(
@@ -84,7 +84,7 @@ def with_feedback(cells: list[dict], record: dict, lab: Lab, group: Class) -> li
         after |= {} if place is None else {place: cell}
     for question in questions(lab):
         if question.place.id in last:
-            reason = _personal(record["reasons"].get(question.name, ""))
+            reason = _personal_as_markdown(record["reasons"].get(question.name, ""))
             text = f"**Feedback · {title_of_question(question)} · {_points(record, question.name)}**\n\n{reason}"
             after[last[question.place.id]] = _cell(f"feedback-{question.name}", text)
     whole = [_cell("feedback-overview", _overview(record, lab, group))]
@@ -99,25 +99,27 @@ def _points(record: dict, name: str) -> str:
     return "a person reads it" if earned is None else f"{earned} of {points} points"
 
 
-def _overview(record: dict, lab: Lab, group: Class) -> str:
+def _overview(record: dict, lab: Lab, group: ClassStanding) -> str:
     lines = [
         f"# {record['earned']} of {record['points']} points",
-        *map(_personal, record["comments"]),
+        *map(_personal_as_markdown, record["comments"]),
         summary_of(record, lab),
     ]
     table = ["| task | points | |", "|---|--:|---|"]
     for _, title, earned, points, remark, _ in overview(record, lab, group):
         table.append(f"| {title} | {'–' if earned is None else earned} of {points} | {remark} |")
     for each in record["adjusted"]:
-        table.append(f"| {each['what']} | {each['points']:+d} | {_plain(each['reason'].replace('|', '/'))} |")
+        table.append(
+            f"| {each['what']} | {each['points']:+d} | {_plain_as_markdown(each['reason'].replace('|', '/'))} |"
+        )
     return "\n\n".join([*lines, "\n".join(table)])
 
 
 def _markdown(part: Part) -> str:
     if part.kind == ADVICE:
-        return f"**Next:** {_plain(part.text)}"
+        return f"**Next:** {_plain_as_markdown(part.text)}"
     if part.kind == PERSONAL:
-        return _personal(part.text)
+        return _personal_as_markdown(part.text)
     if part.kind not in (MESSAGE, QUESTION):
         return part.text
     fence = "```"
@@ -126,17 +128,17 @@ def _markdown(part: Part) -> str:
     return f"{fence}text\n{part.text}\n{fence}"
 
 
-def _plain(text: str) -> str:
+def _plain_as_markdown(text: str) -> str:
     """A text as Markdown that shows it as it is, but for code in backticks."""
-    return _outside_code(r"([\\`*_\[\]<>$#|~&!:])", text)
+    return _escape_outside_code(r"([\\`*_\[\]<>$#|~&!:])", text)
 
 
-def _personal(text: str) -> str:
+def _personal_as_markdown(text: str) -> str:
     """A person's Markdown, in which a dollar is a dollar."""
-    return _outside_code(r"((?<!\\)\$)", text)
+    return _escape_outside_code(r"((?<!\\)\$)", text)
 
 
-def _outside_code(signs: str, text: str) -> str:
+def _escape_outside_code(signs: str, text: str) -> str:
     """With a backslash before these signs wherever no code stands."""
     parts = re.split(r"(```.*?```|`[^`\n]+`)", text, flags=re.DOTALL)
     return "".join(part if number % 2 else re.sub(signs, r"\\\1", part) for number, part in enumerate(parts))
@@ -146,7 +148,7 @@ def _cell(name: str, source: str) -> dict:
     return {"cell_type": "markdown", "id": name, "metadata": OURS, "source": source.splitlines(keepends=True)}
 
 
-def _own(cells: list[dict]) -> list[dict]:
+def _cells_to_copy(cells: list[dict]) -> list[dict]:
     """The parts of a student's cells that are copied. A cell without an id of its own gets one by its number."""
     kept, ids = [], set()
     for number, cell in enumerate(cells):

@@ -1,6 +1,6 @@
 """Tries, as a submission could, to reach what it must not: the proof of what the sandbox says of itself.
 
-The trusted side sets up a file, sockets and a process (`canaries`); `tried` is called in a sandboxed worker.
+The trusted side sets up a file, sockets and a process (`canaries`); `reachable_by_layer` is called in a sandboxed worker.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ SLEEPS = 3600
 
 @contextlib.contextmanager
 def canaries() -> Iterator[dict]:
-    """Arguments for `tried`: a file that any user may read and change, servers that any may call, and a process of this
-    user's. They are gone afterwards.
+    """Arguments for `reachable_by_layer`: a file that any user may read and change, servers that any may call, and a
+    process of this user's. They are gone afterwards.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-canary-")))
@@ -38,11 +38,11 @@ def canaries() -> Iterator[dict]:
         yield {"file": str(file), "sockets": addresses, "port": tcp.getsockname()[1], "pid": other.pid}
 
 
-def tried(file: str, sockets: list[str], port: int, pid: int) -> dict[str, str]:
+def reachable_by_layer(file: str, sockets: list[str], port: int, pid: int) -> dict[str, str]:
     """layer -> what could be done, "" for nothing. It also starts a process that tries to outlive this one."""
     done = {
         "files": [
-            _can(f"a file of others was {what}", attempt)
+            what_if_done(f"a file of others was {what}", attempt)
             for what, attempt in {
                 "read": lambda: Path(file).read_text(),
                 "written to": lambda: Path(file).write_text("x"),
@@ -50,10 +50,10 @@ def tried(file: str, sockets: list[str], port: int, pid: int) -> dict[str, str]:
             }.items()
         ],
         "network": [
-            *(_can(f"a server at {address!r} answered", lambda a=address: _called(a)) for address in sockets),
-            _can("TCP reached this machine", lambda: socket.create_connection(("127.0.0.1", port), 5).close()),
+            *(what_if_done(f"a server at {address!r} answered", lambda a=address: _call(a)) for address in sockets),
+            what_if_done("TCP reached this machine", lambda: socket.create_connection(("127.0.0.1", port), 5).close()),
         ],
-        "signals": [_can("a process of others could be signalled", lambda: os.kill(pid, 0))],
+        "signals": [what_if_done("a process of others could be signalled", lambda: os.kill(pid, 0))],
     }
     if os.fork() == 0:
         os.setsid()
@@ -63,12 +63,12 @@ def tried(file: str, sockets: list[str], port: int, pid: int) -> dict[str, str]:
     return {layer: "; ".join(filter(None, found)) for layer, found in done.items()}
 
 
-def _called(address: str) -> None:
+def _call(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(address)
 
 
-def _can(what: str, attempt) -> str:
+def what_if_done(what: str, attempt) -> str:
     try:
         attempt()
     except OSError:

@@ -36,9 +36,9 @@ NOTHING = "no notebook was handed in"
 
 
 @dataclass(frozen=True)
-class Handed:
+class StudentFile:
     """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none; `when` is the date
-    of the file, as in Work.
+    of the file, as in HandIn.
     """
 
     student: str
@@ -49,7 +49,7 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class Work:
+class HandIn:
     """The file to grade for one student and one lab. problem: why there is nothing to grade, or "".
 
     handed_in: the file's date, or its date in the export, as 2026-11-20T14:03:10 in local time; "" where it has none.
@@ -72,7 +72,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedStudent:
     """A student of the class list."""
 
     student: str
@@ -88,7 +88,7 @@ def file_name(student: str) -> str:
     return f"{safe or 'student'}-{hashlib.sha256(student.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
-def class_list(path: Path) -> list[Listed]:
+def class_list(path: Path) -> list[ListedStudent]:
     """The students of a CSV file with a column `student` and, where the LMS numbers them, a column `id`.
 
     The gradebook that Canvas exports has these columns. Raises ValueError for another file.
@@ -102,49 +102,52 @@ def class_list(path: Path) -> list[Listed]:
         raise ValueError(
             f"the class list {path} needs a line of headings with `student`, separated by commas, and a line for each"
         )
-    listed = [Listed(row["student"].strip(), row.get("id", "").strip()) for row in lower]
+    listed = [ListedStudent(row["student"].strip(), row.get("id", "").strip()) for row in lower]
     return [
         each for each in listed if each.student and each.student.lower() not in ("points possible", "student, test")
     ]
 
 
-def missing(listed: Iterable[Listed], works: Iterable[Work]) -> list[Listed]:
+def students_missing(listed: Iterable[ListedStudent], handed_in: Iterable[HandIn]) -> list[ListedStudent]:
     """Those of the class list of whom there is nothing, by number where both have one, else by name."""
-    works = list(works)
-    ids, names = {work.id for work in works if work.id}, {_plain(work.student) for work in works}
-    unnumbered = {_plain(work.student) for work in works if not work.id}
+    handed_in = list(handed_in)
+    ids = {hand_in.id for hand_in in handed_in if hand_in.id}
+    names = {_plain_name(hand_in.student) for hand_in in handed_in}
+    unnumbered = {_plain_name(hand_in.student) for hand_in in handed_in if not hand_in.id}
     return [
-        each for each in listed if each.id not in ids and _plain(each.student) not in (unnumbered if each.id else names)
+        each
+        for each in listed
+        if each.id not in ids and _plain_name(each.student) not in (unnumbered if each.id else names)
     ]
 
 
-def unrecognised(source: Path, works: Iterable[Work]) -> list[str]:
-    """The students who handed in something of which none is one of these works."""
-    known = {work.student.removesuffix(f" ({work.id})") for work in works}
-    return sorted({file.student for file in _handed(source)} - known)
+def students_unrecognised(source: Path, handed_in: Iterable[HandIn]) -> list[str]:
+    """The students who handed in something of which none is one of these."""
+    known = {hand_in.student.removesuffix(f" ({hand_in.id})") for hand_in in handed_in}
+    return sorted({file.student for file in _student_files(source)} - known)
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """A name as Canvas writes it in the name of a file, without spaces, signs and capitals, whatever comes first."""
     letters = re.split(r"[\W_]+", unicodedata.normalize("NFKC", name).casefold())
     return "".join(sorted("".join(letters)))
 
 
-def works(source: Path, labs: list[Lab]) -> list[Work]:
-    """One Work for each student and lab of which something was handed in, by student.
+def hand_ins(source: Path, labs: list[Lab]) -> list[HandIn]:
+    """One HandIn for each student and lab of which something was handed in, by student.
 
     Raises ValueError if nothing was, and where two students have one number, one name in the tables or one file name.
     """
     if not source.exists():
         raise ValueError(f"no such folder or zip: {source}")
-    handed = list(_handed(source))
-    if not any(_is_notebook(file.name) for file in handed):
+    all_files = list(_student_files(source))
+    if not any(_is_notebook(file.name) for file in all_files):
         raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
     ids: dict[str, set[str]] = {}
-    for file in handed:
+    for file in all_files:
         ids.setdefault(file.student, set()).add(file.id)
-    by_student: dict[str, list[Handed]] = {}
-    for file in handed:
+    by_student: dict[str, list[StudentFile]] = {}
+    for file in all_files:
         shared = len(ids[file.student]) > 1  # two students with the same name
         listed = f"{file.student} ({file.id})" if shared and file.id else file.student
         files = by_student.setdefault(listed, [])
@@ -153,21 +156,21 @@ def works(source: Path, labs: list[Lab]) -> list[Work]:
                 f"{listed!r} would be two students: rename the files of one of them ({files[0].name}; {file.name})"
             )
         files.append(file)
-    _refuse_shared(by_student)
-    found = [work for student, files in sorted(by_student.items()) for work in _chosen(student, files, labs)]
+    _refuse_shared_names(by_student)
+    found = [hand_in for student, files in sorted(by_student.items()) for hand_in in _hand_ins_of(student, files, labs)]
     if not found:
         raise ValueError(f"{source} holds no notebook of {', '.join(lab.name for lab in labs)}")
     return found
 
 
-def _refuse_shared(by_student: dict[str, list[Handed]]) -> None:
-    for what, of in (
+def _refuse_shared_names(by_student: dict[str, list[StudentFile]]) -> None:
+    for what, value_of in (
         ("number", lambda student, files: next((file.id for file in files if file.id), "")),
         ("file name", lambda student, files: file_name(student).casefold()),
     ):
         first: dict[str, str] = {}
         for student, files in by_student.items():
-            if (value := of(student, files)) and first.setdefault(value, student) != student:
+            if (value := value_of(student, files)) and first.setdefault(value, student) != student:
                 raise ValueError(
                     f"{first[value]!r} and {student!r} have the same {what}, {value!r}: rename the files of one of them "
                     f"({by_student[first[value]][0].name}; {files[0].name})"
@@ -178,29 +181,29 @@ def _is_notebook(name: str) -> bool:
     return name.lower().endswith(NOTEBOOKS)
 
 
-def _hidden(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     return name.startswith("._") or name in ("__MACOSX", ".DS_Store", ".git", ".ipynb_checkpoints")
 
 
-def _handed(source: Path) -> Iterator[Handed]:
+def _student_files(source: Path) -> Iterator[StudentFile]:
     if source.is_file():
-        yield from _in_export(source)
+        yield from _files_in_export(source)
         return
-    paths = [path for path in sorted(source.iterdir()) if not _hidden(path.name)]
+    paths = [path for path in sorted(source.iterdir()) if not _is_hidden(path.name)]
     style = _style([path.name for path in paths])
     for path in paths:
-        student, number = _who(path.name if path.is_dir() else _stem(path.name), style)
+        student, number = _student_and_number(path.name if path.is_dir() else _name_without_suffix(path.name), style)
         if path.is_dir() and not path.is_symlink():
-            yield from _in_folder(path, source, student, number)
+            yield from _files_in_folder(path, source, student, number)
         elif path.suffix.lower() == ".zip":
-            yield from _in_zip(path.name, _opener(path), student, number, _date_of(path))
+            yield from _files_in_zip(path.name, _opener(path), student, number, _date_of(path))
         elif _is_notebook(path.name):
-            yield Handed(student, number, path.name, lambda path=path: _file(path), _date_of(path))
+            yield StudentFile(student, number, path.name, lambda path=path: _read_file(path), _date_of(path))
         elif number:
-            yield _without_notebook(student, number, path.name)
+            yield _entry_without_notebook(student, number, path.name)
 
 
-def _stem(name: str) -> str:
+def _name_without_suffix(name: str) -> str:
     """Without the ending of a notebook or a zip."""
     return re.sub(r"\.(ipynb(\.txt|\.json)?|zip)$", "", name, flags=re.I)
 
@@ -212,18 +215,18 @@ def _style(names: list[str]) -> re.Pattern | None:
     return matches.most_common(1)[0][0] if matches else None
 
 
-def _who(name: str, style: re.Pattern | None) -> tuple[str, str]:
+def _student_and_number(name: str, style: re.Pattern | None) -> tuple[str, str]:
     """(student, number in the LMS) from the name of a file or folder of an export in this style."""
     name = unicodedata.normalize("NFC", name)  # macOS writes ü as two characters, whoever decides writes one
     match = style.fullmatch(name) if style else None
     return (match["name"], match["id"]) if match else (name, "")
 
 
-def _without_notebook(student: str, number: str, name: str) -> Handed:
-    return Handed(student, number, name, lambda: _refused(f"{NOTHING}, but {name}"))
+def _entry_without_notebook(student: str, number: str, name: str) -> StudentFile:
+    return StudentFile(student, number, name, lambda: _refuse(f"{NOTHING}, but {name}"))
 
 
-def _in_folder(folder: Path, source: Path, student: str, number: str) -> Iterator[Handed]:
+def _files_in_folder(folder: Path, source: Path, student: str, number: str) -> Iterator[StudentFile]:
     """The notebooks in one student's folder; without one, an entry that says so."""
     found, other = False, ""
     for file in sorted(folder.rglob("*")):
@@ -231,27 +234,27 @@ def _in_folder(folder: Path, source: Path, student: str, number: str) -> Iterato
             continue
         name = str(file.relative_to(source))
         if file.suffix.lower() == ".zip":
-            yield from _in_zip(name, _opener(file), student, number, _date_of(file))
+            yield from _files_in_zip(name, _opener(file), student, number, _date_of(file))
         elif _is_notebook(file.name):
-            yield Handed(student, number, name, lambda file=file: _file(file), _date_of(file))
+            yield StudentFile(student, number, name, lambda file=file: _read_file(file), _date_of(file))
         else:
             other = other or name
             continue
         found = True
     if not found:
-        yield _without_notebook(student, number, other or "an empty folder")
+        yield _entry_without_notebook(student, number, other or "an empty folder")
 
 
 def _opener(path: Path) -> Callable[[], zipfile.ZipFile]:
     def opened() -> zipfile.ZipFile:
         if not path.is_file() or path.is_symlink():
-            _refused("a link or a device, not a file")
+            _refuse("a link or a device, not a file")
         return zipfile.ZipFile(path)
 
     return opened
 
 
-def _in_export(path: Path) -> Iterator[Handed]:
+def _files_in_export(path: Path) -> Iterator[StudentFile]:
     """The students of a zip, by its folders and files."""
     try:
         archive = zipfile.ZipFile(path)
@@ -260,7 +263,7 @@ def _in_export(path: Path) -> Iterator[Handed]:
     with archive:
         members = [member for member in archive.infolist()[:MOST_FILES] if not member.is_dir()]
     parts = [(member, PurePosixPath(member.filename).parts) for member in members]
-    parts = [(member, inside) for member, inside in parts if not any(map(_hidden, inside))]
+    parts = [(member, inside) for member, inside in parts if not any(map(_is_hidden, inside))]
     tops = {inside[0] for _, inside in parts}
     if (
         len(tops) == 1
@@ -271,21 +274,25 @@ def _in_export(path: Path) -> Iterator[Handed]:
     style = _style(list(dict.fromkeys(inside[0] for _, inside in parts)))
     owners: dict[tuple[str, str], list] = {}
     for member, inside in parts:
-        owners.setdefault(_who(inside[0] if len(inside) > 1 else _stem(inside[0]), style), []).append((member, inside))
+        owners.setdefault(
+            _student_and_number(inside[0] if len(inside) > 1 else _name_without_suffix(inside[0]), style), []
+        ).append((member, inside))
     for (student, number), files in owners.items():
         found = False
         for member, inside in files:
             name = f"{path.name}/{member.filename}"
             if inside[-1].lower().endswith(".zip"):
-                opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_member(path, member)))  # noqa: E731
-                yield from _in_zip(name, opened, student, number, _date_in(member))
+                opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_read_member(path, member)))  # noqa: E731
+                yield from _files_in_zip(name, opened, student, number, _date_in(member))
             elif _is_notebook(inside[-1]):
-                yield Handed(student, number, name, lambda member=member: _member(path, member), _date_in(member))
+                yield StudentFile(
+                    student, number, name, lambda member=member: _read_member(path, member), _date_in(member)
+                )
             else:
                 continue
             found = True
         if not found and (number or len(files[0][1]) > 1):
-            yield _without_notebook(student, number, files[0][0].filename)
+            yield _entry_without_notebook(student, number, files[0][0].filename)
 
 
 def _date_of(path: Path) -> str:
@@ -303,51 +310,55 @@ def _date_in(member: zipfile.ZipInfo) -> str:
     return "" if when.year <= NO_DATE else when.isoformat()
 
 
-def _in_zip(name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str, when: str) -> Iterator[Handed]:
+def _files_in_zip(
+    name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str, when: str
+) -> Iterator[StudentFile]:
     """The notebooks of one student's zip, which was handed in at `when`."""
     try:
         with opened() as archive:
             members = archive.infolist()
     except Exception as error:  # an invalid zip can raise any exception
         message = f"the zip cannot be read ({error})"
-        yield Handed(student, number, name, lambda: _refused(message), when)
+        yield StudentFile(student, number, name, lambda: _refuse(message), when)
         return
     found = False
     for member in members[:MOST_FILES]:
         inside = PurePosixPath(member.filename)
-        if not _is_notebook(inside.name) or member.is_dir() or any(map(_hidden, inside.parts)):
+        if not _is_notebook(inside.name) or member.is_dir() or any(map(_is_hidden, inside.parts)):
             continue
         found = True
-        inner = lambda member=member: _member(None, member, opened)  # noqa: E731
-        yield Handed(student, number, f"{name}/{member.filename}", inner, when)
+        inner = lambda member=member: _read_member(None, member, opened)  # noqa: E731
+        yield StudentFile(student, number, f"{name}/{member.filename}", inner, when)
     if not found:
-        yield Handed(student, number, name, lambda: _refused("no notebook is in the zip"), when)
+        yield StudentFile(student, number, name, lambda: _refuse("no notebook is in the zip"), when)
 
 
-def _member(path: Path | None, member: zipfile.ZipInfo, opened: Callable[[], zipfile.ZipFile] | None = None) -> bytes:
+def _read_member(
+    path: Path | None, member: zipfile.ZipInfo, opened: Callable[[], zipfile.ZipFile] | None = None
+) -> bytes:
     """At most LARGEST + 1 bytes of it, whatever size it claims."""
     try:
         with opened() if opened else zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             return stream.read(LARGEST + 1)
     except Exception as error:  # packed bytes can be wrong in many ways
-        return _refused(f"the file cannot be unpacked ({error})")
+        return _refuse(f"the file cannot be unpacked ({error})")
 
 
-def _file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     """At most LARGEST + 1 bytes of a plain file. A link may lead anywhere, and a pipe never ends."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return _refused("a device, not a file")
+            return _refuse("a device, not a file")
         return file.read(LARGEST + 1)
 
 
-def _refused(message: str) -> bytes:
+def _refuse(message: str) -> bytes:
     raise ValueError(message)
 
 
 @dataclass(frozen=True)
-class Looked:
+class Inspection:
     """What a file is: its likeness to each lab, whether it is that lab's starter, as it was given, its digest, and what is
     wrong with reading it; `another`: the lab that it is of, if that is none of those graded.
     """
@@ -364,60 +375,62 @@ class Looked:
         return not self.another, like >= IS_THIS_LABS, not self.untouched[which], like, not self.problem
 
 
-def _chosen(student: str, files: list[Handed], labs: list[Lab]) -> Iterator[Work]:
+def _hand_ins_of(student: str, files: list[StudentFile], labs: list[Lab]) -> Iterator[HandIn]:
     """The file for each lab, by what is in it, or by its name; for one lab alone, any that is not another's.
 
     Of several of the lab, one in which the student has written something, then the one most like it, then the newest.
     """
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
-    looked, left = [], LARGEST
+    inspections, left = [], LARGEST
     for file in files:
-        looked.append(_looked_at(file, labs, left))
-        left -= looked[-1][1]
+        inspections.append(_inspect(file, labs, left))
+        left -= inspections[-1][1]
     for which, lab in enumerate(labs):
         best = max(
             range(len(files)),
-            key=lambda index: (*looked[index][0].preference(which), files[index].when),
+            key=lambda index: (*inspections[index][0].preference(which), files[index].when),
         )
-        about = looked[best][0]
-        if about.another:
+        inspection = inspections[best][0]
+        if inspection.another:
             if len(labs) == 1:
-                problem = f"nothing of this lab was handed in; {files[best].name} is of lab {about.another}"
-                yield Work(student, number, lab, "", about.digest, files[best].read, (), problem)
+                problem = f"nothing of this lab was handed in; {files[best].name} is of lab {inspection.another}"
+                yield HandIn(student, number, lab, "", inspection.digest, files[best].read, (), problem)
             continue
-        if about.likeness[which] < IS_THIS_LABS and len(labs) > 1:
+        if inspection.likeness[which] < IS_THIS_LABS and len(labs) > 1:
             continue
         file = files[best]
         others = [
             each
-            for each, (other, _) in zip(files, looked, strict=True)
+            for each, (other, _) in zip(files, inspections, strict=True)
             if each is not file and other.likeness[which] >= IS_THIS_LABS
         ]
         notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
         if unread:
             notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
-        yield Work(student, number, lab, file.name, about.digest, file.read, notes, about.problem, file.when)
+        yield HandIn(
+            student, number, lab, file.name, inspection.digest, file.read, notes, inspection.problem, file.when
+        )
 
 
-def _looked_at(file: Handed, labs: list[Lab], left: int) -> tuple[Looked, int]:
+def _inspect(file: StudentFile, labs: list[Lab], left: int) -> tuple[Inspection, int]:
     """What it is, and how many bytes were read. left: how many of this student may still be."""
     raw, problem = b"", ""
     try:
-        raw = file.read() if left > 0 else _refused("too many bytes in the files before it")
+        raw = file.read() if left > 0 else _refuse("too many bytes in the files before it")
     except (ValueError, OSError) as error:
         problem = "a link, not a file" if getattr(error, "errno", None) == errno.ELOOP else str(error)
-    likeness = [_share([task.code.id for task in lab.tasks], raw) for lab in labs]
-    another = "" if max(likeness) >= IS_THIS_LABS else _another(raw, labs)
+    likeness = [_share_of_ids([task.code.id for task in lab.tasks], raw) for lab in labs]
+    another = "" if max(likeness) >= IS_THIS_LABS else _number_of_another_lab(raw, labs)
     if max(likeness) < IS_THIS_LABS and not another:
-        told = _defines(raw, labs)
-        told = told if any(told) else [_named(file.name, lab) for lab in labs]
-        likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, told, strict=True)]
+        likely = _defines_most_tasks(raw, labs)
+        likely = likely if any(likely) else [_has_number_of(file.name, lab) for lab in labs]
+        likeness = [max(like, IS_THIS_LABS * tells) for like, tells in zip(likeness, likely, strict=True)]
     untouched = tuple(like >= IS_THIS_LABS and is_starter(raw, lab) for like, lab in zip(likeness, labs, strict=True))
-    return Looked(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
+    return Inspection(tuple(likeness), untouched, hashlib.sha256(raw).hexdigest(), problem, another), len(raw)
 
 
-def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
+def _defines_most_tasks(raw: bytes, labs: list[Lab]) -> list[bool]:
     """For each lab, whether the file defines what most of its tasks ask for, whatever its cells are called."""
     wanted = [[{name.encode() for name in functions_of(task)} for task in lab.tasks] for lab in labs]
     names = set().union(*itertools.chain(*wanted))
@@ -425,22 +438,22 @@ def _defines(raw: bytes, labs: list[Lab]) -> list[bool]:
     return [sum(bool(task & found) for task in tasks) >= IS_THIS_LABS * len(tasks) for tasks in wanted]
 
 
-def _named(name: str, lab: Lab) -> bool:
+def _has_number_of(name: str, lab: Lab) -> bool:
     """Whether the file's name contains the lab's number, elsewhere than in a date."""
     number = lab.name.partition("_")[0]
     plain = DATE.sub(" ", PurePosixPath(name).name)
     return re.search(rf"(?<![0-9a-z]){number}(?![0-9a-z])", plain) is not None
 
 
-def _share(ids: list[str], raw: bytes) -> float:
+def _share_of_ids(ids: list[str], raw: bytes) -> float:
     """The share of these cell ids in the file: some labs have ids in common."""
     return sum(json.dumps(name).encode() in raw for name in ids) / len(ids) if len(raw) <= LARGEST else 0.0
 
 
-def _another(raw: bytes, labs: list[Lab]) -> str:
+def _number_of_another_lab(raw: bytes, labs: list[Lab]) -> str:
     """The number of the lab that the file is of, among those whose solutions lie beside these labs'; "" for none."""
     known = _ids_of_labs(labs[0].book.path.parent)
-    shares = {name: _share(ids, raw) for name, ids in known.items() if name not in [lab.name for lab in labs]}
+    shares = {name: _share_of_ids(ids, raw) for name, ids in known.items() if name not in [lab.name for lab in labs]}
     best = max(shares, key=shares.get, default="")
     return best.partition("_")[0] if best and shares[best] >= IS_THIS_LABS else ""
 

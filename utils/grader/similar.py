@@ -29,7 +29,7 @@ class Pair:
     tasks: tuple[str, ...]
 
 
-def alike(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
+def similar_pairs(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
     """The pairs of `codes` (student -> task -> source) that are similar, the most similar first."""
     given = set().union(*(statements(task.starter) for task in lab.tasks))
     written: dict[str, dict[str, tuple[int, str]]] = {}
@@ -79,7 +79,7 @@ def statements(source: str) -> dict[str, int]:
     return found
 
 
-def untouched(task: Task, source: str) -> bool:
+def is_untouched(task: Task, source: str) -> bool:
     """Whether a task that refuses until it is solved has no statement beyond those of its starter."""
     own = set().union(*(statements(part) for part in source.split(AGAIN)))  # of each cell: one may be no Python
     return task.refuses and not own - statements(task.starter).keys()

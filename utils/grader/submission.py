@@ -14,7 +14,7 @@ from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
 from utils.course.notebooks.starter_cells import COUNTING, HAND_IN, is_of_the_checks, without_magic
 from utils.course.notebooks.tidy import POINTS
-from utils.grader.written import written_in
+from utils.grader.written import answers_in
 
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
@@ -81,10 +81,10 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     if not any(code.values()):
         raise Unreadable(f"no task of {lab.name} is in it: is it another lab's file?")
     whole = _with_what_is_given(lab, matched)
-    given = {name: tuple(sorted(_defined(source))) for name, source in whole if name.startswith("given-")}
+    given = {name: tuple(sorted(_names_defined(source))) for name, source in whole if name.startswith("given-")}
     code |= {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}
     copied = book if sum(len(cell["source"]) for cell in book) <= LONGEST_COPY else ()
-    return Submission(tuple(whole), given, code, tuple(notes), written_in(book, lab), tuple(copied))
+    return Submission(tuple(whole), given, code, tuple(notes), answers_in(book, lab), tuple(copied))
 
 
 def is_starter(raw: bytes, lab: Lab) -> bool:
@@ -119,8 +119,8 @@ def depends_on(lab: Lab, task: Task, code: dict[str, str]) -> list[str]:
     found, todo = set(), [task]
     while todo:
         now = todo.pop()
-        named = _mentioned(now.code.source) | _mentioned(code.get(now.name, ""))
-        needed = set(now.needs) | {each.name for each in before[now.name] if _defined(each.code.source) & named}
+        named = _names_mentioned(now.code.source) | _names_mentioned(code.get(now.name, ""))
+        needed = set(now.needs) | {each.name for each in before[now.name] if _names_defined(each.code.source) & named}
         todo += [by_name[name] for name in needed - found]
         found |= needed
     return [each.name for each in lab.tasks if each.name in found]
@@ -135,11 +135,11 @@ def with_reference(submission: Submission, lab: Lab, names: list[str], task: Tas
     cells, given = list(submission.cells), dict(submission.given)
     for name in names:
         source = next(each.code.source for each in lab.tasks if each.name == name)
-        wanted = _defined(source)
+        wanted = _names_defined(source)
         own = [
             index + 1
             for index, (cell, text) in enumerate(cells)
-            if cell == f"code-{name}" or (not cell.startswith("given-") and wanted & _bound(text))
+            if cell == f"code-{name}" or (not cell.startswith("given-") and wanted & _names_bound(text))
         ]
         start = next((index for index, (cell, _) in enumerate(cells) if cell == task.code.id), len(cells))
         for place in sorted({own[0], own[-1]} if own else {start}, reverse=True):
@@ -154,7 +154,7 @@ def functions_of(task: Task) -> list[str]:
 
 
 @cache
-def _mentioned(source: str) -> frozenset[str]:
+def _names_mentioned(source: str) -> frozenset[str]:
     """All names in a cell; all its words where it is no Python."""
     body = _body(source)
     if body is None:
@@ -178,7 +178,7 @@ def _cells(raw: bytes, notes: list[str]) -> list[dict]:
         raise Unreadable("not a notebook: it has no nbformat")
     if book["nbformat"] != 4:
         notes.append(f"a notebook of format {book['nbformat']}")
-        book = _converted(book)
+        book = _convert(book)
     cells = book.get("cells")
     if not isinstance(cells, list) or not cells:
         raise Unreadable("a notebook without cells")
@@ -200,7 +200,7 @@ def _cells(raw: bytes, notes: list[str]) -> list[dict]:
     return found
 
 
-def _converted(book: dict) -> dict:
+def _convert(book: dict) -> dict:
     import nbformat  # takes over a second, and hardly ever is one as old as this
 
     try:
@@ -244,12 +244,12 @@ def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[
     if not given or PARAMETERS in names:
         return cells
     later = order[order.index(PARAMETERS) + 1 :]
-    wanted = set().union(*(_defined(task.code.source) for task in lab.tasks))
+    wanted = set().union(*(_names_defined(task.code.source) for task in lab.tasks))
     found = []
     for number, (name, source) in enumerate(cells):
-        if names[number] in later or wanted & _bound(source):
+        if names[number] in later or wanted & _names_bound(source):
             return found + cells[number:]
-        values_alone = bool(_bound(source)) and not _parameters(given, source)[1]
+        values_alone = bool(_names_bound(source)) and not _parameters(given, source)[1]
         found.append((PARAMETERS if values_alone else name, source))
     return found
 
@@ -262,10 +262,11 @@ def _after_the_checks(lab: Lab) -> set[str]:
 
 def _code_of(task: Task, cells: list[tuple[str, str]], notes: list[str]) -> str:
     """The student's code for a task: the cell with its id, and all others that define or assign the task's names."""
-    wanted = _defined(task.code.source)
-    found = [(name, source) for name, source in cells if name == task.code.id or wanted & _bound(source)]
+    wanted = _names_defined(task.code.source)
+    found = [(name, source) for name, source in cells if name == task.code.id or wanted & _names_bound(source)]
     binding = [
-        ((source.strip().splitlines() or [""])[0][:LONGEST_QUOTED], wanted & _bound(source)) for _, source in found
+        ((source.strip().splitlines() or [""])[0][:LONGEST_QUOTED], wanted & _names_bound(source))
+        for _, source in found
     ]
     for name in sorted(wanted):
         places = [start for start, names in binding if name in names]
@@ -277,7 +278,7 @@ def _code_of(task: Task, cells: list[tuple[str, str]], notes: list[str]) -> str:
 
 
 @cache  # it is asked of each cell once for each task
-def _defined(source: str) -> frozenset[str]:
+def _names_defined(source: str) -> frozenset[str]:
     """The functions and classes that a cell defines at its top, also where it is no Python."""
     body = _body(source)
     if body is None:
@@ -286,9 +287,9 @@ def _defined(source: str) -> frozenset[str]:
 
 
 @cache
-def _bound(source: str) -> frozenset[str]:
+def _names_bound(source: str) -> frozenset[str]:
     """All names that a cell binds at its top: what it defines, assigns or imports."""
-    found = _defined(source)
+    found = _names_defined(source)
     for node in _body(source) or ():
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -342,7 +343,7 @@ def _parameters(given: list[tuple[str, str]], source: str) -> tuple[str, str]:
     """(the student's values of the lab's parameters, what else stands in the student's cell). The device stays the lab's:
     no submission sees a GPU.
     """
-    known = set().union(*(_bound(text) for _, text in given))
+    known = set().union(*(_names_bound(text) for _, text in given))
     chosen, rest = [], []
     try:
         for node in ast.parse(python_of(source)).body:

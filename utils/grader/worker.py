@@ -25,7 +25,7 @@ from utils.grader import protocol, sandbox
 from utils.grader.cells import Cells
 from utils.grader.clock import Clock
 from utils.grader.sandbox import Cage
-from utils.lab.ask import described, evaluate
+from utils.lab.ask import evaluate, kinds_and_text_of
 
 LOOK_SECONDS = 0.2  # between two measurements of what a worker and its children use
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -296,7 +296,7 @@ def _serve(conversation: socket.socket) -> None:
             try:
                 protocol.send(conversation, {"number": request["number"], **answer})
             except ValueError as error:
-                protocol.send(conversation, {"number": request["number"], "raised": described(error)})
+                protocol.send(conversation, {"number": request["number"], "raised": kinds_and_text_of(error)})
 
 
 def _answer(book: Cells, work: Callable, *arguments) -> dict:
@@ -305,7 +305,7 @@ def _answer(book: Cells, work: Callable, *arguments) -> dict:
         return {"value": work(*arguments)}
     except BaseException as error:  # also SystemExit: there is no notebook to leave
         try:
-            kinds, text = described(error)
+            kinds, text = kinds_and_text_of(error)
         except BaseException:
             kinds, text = ("RuntimeError",), "an exception that cannot say what it is"
         try:

@@ -37,7 +37,7 @@ def questions(lab: Lab) -> list[Question]:
     return found
 
 
-def written_in(book: list[dict], lab: Lab) -> dict[str, str]:
+def answers_in(book: list[dict], lab: Lab) -> dict[str, str]:
     """name -> what the student wrote, "" for nothing: in the question's cell, and in Markdown cells of their own below it.
 
     book: the notebook's cells, each with "cell_type", "id" and "source".

@@ -5,11 +5,11 @@ from utils.lab.ask import (
     Answer,
     Ask,
     check_names,
-    described,
     evaluate,
+    exception_from,
     expect,
     expect_close,
     expect_equal,
     expect_raises,
-    rebuilt,
+    kinds_and_text_of,
 )

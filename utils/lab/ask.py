@@ -33,10 +33,10 @@ class Wrong(AssertionError):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of a traceback through torch and through the check."""
-        return [str(self), *(f"in:       {place}" for place in places(self.__cause__))]
+        return [str(self), *(f"in:       {place}" for place in lines_raised_at(self.__cause__))]
 
 
-def places(error: BaseException | None) -> list[str]:
+def lines_raised_at(error: BaseException | None) -> list[str]:
     """The lines of the notebook that an exception came through, the outermost first; of many the first and the last two.
 
     A line is "FUNCTION, line NUMBER of its cell: CODE". What called the question is left out.
@@ -135,17 +135,17 @@ def evaluate(code: str, inputs: dict, namespace: dict, device: torch.device | st
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
         raise ValueError(f"the last line of a question must be an expression, which it is not in {code!r}")
     last = ast.Expression(tree.body.pop().value)
-    names = {**namespace, **_moved(inputs, device), "__tracebackhide__": True}  # the question's own frame too
+    names = {**namespace, **_move(inputs, device), "__tracebackhide__": True}  # the question's own frame too
     exec(compile(tree, ASKED, "exec"), names)
     return eval(compile(last, ASKED, "eval"), names)
 
 
-def _moved(value, device):
+def _move(value, device):
     if isinstance(value, torch.Tensor):
         return value.to(device)
     if type(value) in (list, tuple):
-        return type(value)(_moved(item, device) for item in value)
-    return {key: _moved(item, device) for key, item in value.items()} if type(value) is dict else value
+        return type(value)(_move(item, device) for item in value)
+    return {key: _move(item, device) for key, item in value.items()} if type(value) is dict else value
 
 
 # Expectations. Each takes an Answer, what was expected, and the student's next step.
@@ -221,13 +221,13 @@ def check_names(ask, seed: int) -> dict:
     }
 
 
-def described(error: Exception) -> tuple[tuple[str, ...], str]:
+def kinds_and_text_of(error: Exception) -> tuple[tuple[str, ...], str]:
     """An exception in plain values: the names of its class and of that class's bases, nearest first, and its text."""
     return tuple(kind.__name__ for kind in type(error).__mro__ if kind is not object), str(error)
 
 
-def rebuilt(kinds: tuple[str, ...], text: str) -> Exception:
-    """The exception from what described() returned: the nearest built-in class that takes a text, with that text."""
+def exception_from(kinds: tuple[str, ...], text: str) -> Exception:
+    """The exception from what kinds_and_text_of() returned: the nearest built-in class that takes a text, with that text."""
     for name in kinds:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError):

@@ -82,7 +82,7 @@ class Progress:
             self.earned[name] = self.ask.points
             points = f": {self._points(name)}" * bool(self.ask.points)
             raised = error.__cause__ if isinstance(error, Wrong) else error
-            raise Wrong(f"Task {number} is not right yet{points}.\n{_said(error)}") from raised
+            raise Wrong(f"Task {number} is not right yet{points}.\n{_error_message(error)}") from raised
         else:
             self.passed.add(name)
             self.earned[name] = task.points
@@ -159,7 +159,7 @@ def fingerprint(source: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def _said(error: BaseException) -> str:
+def _error_message(error: BaseException) -> str:
     """The message of an expectation; of any other exception its kind, its text, and what was asked."""
     if isinstance(error, Wrong):
         return str(error)

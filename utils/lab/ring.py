@@ -1,8 +1,8 @@
 """Ranks in a ring, each linked to its right neighbour: threads of one process, or processes that talk over gloo.
 
-Both links have the same interface: `rank`, `world`, `send(tensor)` to the right, `receive(like)` from the left, and
-`sent`, the number of values in each message so far. Between threads a mistake raises at once, and always the same error.
-Between processes it would hang, or a rank would read the wrong message.
+Lab 14 builds its collectives on them. Both links have the same interface: `rank`, `world`, `send(tensor)` to the right,
+`receive(like)` from the left, and `sent`, the number of values in each message so far. Between threads a mistake raises at
+once, and always the same error. Between processes it would hang, or a rank would read the wrong message.
 """
 
 import threading

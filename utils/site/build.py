@@ -10,18 +10,18 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from utils.course import ROOT
-from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, trouble
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, error_of
 from utils.course.notebooks.notebook import BESIDE, SHEET, Lecture, label_of, read
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.figures.numbers import duration
 from utils.site import calculators, frame, prose, search
-from utils.site.finished_lab import finished
+from utils.site.finished_lab import with_finished_outputs
 from utils.site.lecture import BELIEFS, CLASSES, MARKS, anchor_of, render, verdict_line
 from utils.site.parallel import in_forks
 
 LABS, SOLUTIONS, START = ROOT / "labs", ROOT / "solutions", ROOT / "notebooks" / "start_here.ipynb"
-HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of claim HOOKED
-HOOKED = "7.1"
+HOOK = ROOT / "notebooks" / "figures" / "memory.svg"  # the picture on the index, of the claim called HOOKED
+HOOKED = "first-and-second-peak"
 SEEN = CLASSES | {STALE: "stale", ON_HOST: "host"}
 START_PAGE = "start_here.html"
 ASKED = re.compile(r"(\*\*The question[:.]\*\*|It answers:)\s*")
@@ -116,7 +116,7 @@ def build(folder: Path, store: Path = STORE) -> Path:
     return site / "index.html"
 
 
-def stale(folder: Path, notebooks: list[Path]) -> str:
+def reason_stale(folder: Path, notebooks: list[Path]) -> str:
     """Why the site in `folder` is out of date for these lectures, "" if it is not."""
     path = folder / "ledger.json"
     if not path.exists():
@@ -131,18 +131,18 @@ def stale(folder: Path, notebooks: list[Path]) -> str:
     return ""
 
 
-def beside() -> list[Path]:
+def notebooks_beside() -> list[Path]:
     """The notebooks that the site shows beside the lectures: start_here, and the labs by what their solutions show."""
     return [START, *sorted(SOLUTIONS.glob("*.ipynb"))]
 
 
-def executed_beside(folder: Path, notebook: Path) -> Lecture | None:
+def executed_copy(folder: Path, notebook: Path) -> Lecture | None:
     """The executed copy of a notebook beside the lectures; None if it has not run, has changed since, or failed."""
     path = folder / BESIDE / notebook.name
     if not (path.exists() and notebook.exists() and _cells(path) == _cells(notebook)):
         return None
     executed = _as_written(read(path))
-    return None if any(trouble(cell) for cell in executed.code if cell.source.strip()) else executed
+    return None if any(error_of(cell) for cell in executed.code if cell.source.strip()) else executed
 
 
 def _cells(path: Path) -> list[tuple[str, str]]:
@@ -168,7 +168,7 @@ def read_run(folder: Path, store: Path = STORE) -> Run:
         rows = {row["id"]: row for row in ledger["claims"] if row["lecture"] == line["lecture"]}
         seen = status(_as_written(executed), kept) if executed else {}
         shown.append(ShownLecture(line, rows, executed, seen))
-    others = {path.stem: executed for path in beside() if (executed := executed_beside(folder, path))}
+    others = {path.stem: executed for path in notebooks_beside() if (executed := executed_copy(folder, path))}
     return Run(ledger["run"], tuple(shown), others)
 
 
@@ -192,7 +192,7 @@ def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
     frame.write(folder / "index.html", "index", index | facts)
     frame.write(folder / "folklore.html", "folklore", {"lectures": _folklore(run), **facts})
     frame.write(folder / "ledger.html", "ledger", {"lectures": _ledger(run), **facts})
-    shown = calculators.of(_homes(run))
+    shown = calculators.calculators_shown(_homes(run))
     frame.write(folder / "calculators.html", "calculators", {"calculators": shown, **facts})
     search.write(folder / "search.js", texts)
 
@@ -268,7 +268,7 @@ def _write_stored(path: Path, folder: Path, run: Run, links: dict[str, str], sha
     if executed and path == START:
         book = executed
     elif executed:
-        book = finished(book, executed)
+        book = with_finished_outputs(book, executed)
     shows = any(cell.raw.get("outputs") for cell in book.code)
     body = render(book, {}, run.where, links, {})
     about = {"file": f"{path.parent.name}/{path.name}", "is_lab": path != START, "shows": shows}
@@ -305,9 +305,10 @@ def _paths(stored: list[Path], links: dict[str, str]) -> str:
 def _hook(run: Run, folder: Path) -> dict:
     """The claim that the index begins with, and its picture; nothing where it is not among the shown."""
     for each in run.shown:
-        if HOOKED in each.rows and each.executed:
-            shutil.copy(HOOK, folder / HOOK.name)
-            return {"hook": _row(run, each, each.rows[HOOKED]), "picture": HOOK.name}
+        for claim in each.executed.claims if each.executed else ():
+            if claim.name == HOOKED and claim.number in each.rows:
+                shutil.copy(HOOK, folder / HOOK.name)
+                return {"hook": _row(run, each, each.rows[claim.number]), "picture": HOOK.name}
     return {"hook": None, "picture": None}
 
 

@@ -25,7 +25,7 @@ class ShownCalculator:
     lecture: str
 
 
-def of(homes: dict[str, tuple[str, str]]) -> list[ShownCalculator]:
+def calculators_shown(homes: dict[str, tuple[str, str]]) -> list[ShownCalculator]:
     """The calculators of the shown lectures, in their own order; homes: name → (address, lecture)."""
     return [
         ShownCalculator(

@@ -70,11 +70,11 @@ def run_and_show(lectures: list[Path], folder: Path, **how) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
-    from utils.site.build import beside, build, executed_beside, stale
+    from utils.site.build import build, executed_copy, notebooks_beside, reason_stale
 
     lectures = find([], lectures=True)
-    others = [path for path in beside() if not executed_beside(args.build, path)]
-    reason = stale(args.build, lectures)
+    others = [path for path in notebooks_beside() if not executed_copy(args.build, path)]
+    reason = reason_stale(args.build, lectures)
     if reason:
         print(f"{reason}: the lectures run first, and then the pages are made", file=sys.stderr)
         return run_and_show(lectures, args.build, beside=others, timeout=SHORT_TIMEOUT)
@@ -87,10 +87,10 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _publish(args: argparse.Namespace) -> int:
-    from utils.site.build import stale
+    from utils.site.build import reason_stale
     from utils.site.publish import publish
 
-    reason = stale(args.build, find([], lectures=True))
+    reason = reason_stale(args.build, find([], lectures=True))
     if reason:
         raise ValueError(f"{reason}: call `make site` first")
     published = publish(args.build, args.repo)

@@ -13,7 +13,7 @@ TELLING = 12  # letters: a shorter piece of a solution, such as "else:", gives n
 WORDS = re.compile(r'"([^"]*)"')  # in a line of code; what stands in braces in them is no text yet
 
 
-def finished(lab: Lecture, solution: Lecture) -> Lecture:
+def with_finished_outputs(lab: Lecture, solution: Lecture) -> Lecture:
     """The lab as students get it, with what its given cells show in the executed `solution`.
 
     A cell is given if it is no task's and the solution has the same code in it. Errors, warnings, and outputs that quote
@@ -26,20 +26,20 @@ def finished(lab: Lecture, solution: Lecture) -> Lecture:
     cells = []
     for cell in lab.cells:
         raw = cell.raw
-        if cell.kind == "code" and _given(cell, there.get(cell.id)):
-            outputs = [each for each in there[cell.id].raw.get("outputs", []) if _harmless(each, secrets)]
+        if cell.kind == "code" and _is_given(cell, there.get(cell.id)):
+            outputs = [each for each in there[cell.id].raw.get("outputs", []) if _gives_nothing_away(each, secrets)]
             raw = raw | {"outputs": outputs, "metadata": raw["metadata"] | {FINISHED: bool(outputs)}}
         cells.append(raw)
     return parsed(lab.raw | {"cells": cells}, lab.path)
 
 
-def _given(cell: Cell, solved: Cell | None) -> bool:
+def _is_given(cell: Cell, solved: Cell | None) -> bool:
     """Whether the lab's cell is no student's, and runs in the solution as it stands."""
     students = cell.id.startswith(STUDENTS) or cell.id in (POINTS, HAND_IN)
     return not students and solved is not None and without_magic(cell.source) == solved.source
 
 
-def _harmless(output: dict, secrets: set[str]) -> bool:
+def _gives_nothing_away(output: dict, secrets: set[str]) -> bool:
     if output["output_type"] == "error" or output.get("name") == "stderr":  # both quote code
         return False
     data = output.get("data", {"text/plain": output.get("text", "")})

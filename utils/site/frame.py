@@ -4,7 +4,6 @@ import shutil
 import tomllib
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from pygments.styles import get_style_by_name
 from pygments.token import STANDARD_TYPES
@@ -12,19 +11,13 @@ from pygments.token import STANDARD_TYPES
 from utils.course import ROOT
 from utils.figures.player import SCRIPT as PLAYER
 from utils.site import prose
+from utils.site.environment import BASE_STYLE, TEMPLATES, environment_of
 
-HERE = Path(__file__).parent
-TEMPLATES, STATIC = HERE / "templates", HERE / "static"
+STATIC = Path(__file__).parent / "static"
 LIMIT = 3_000_000  # bytes of a page, pictures and all
 STYLES = "xcode", "github-dark"  # of code, light and dark
 
-ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(TEMPLATES),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+ENVIRONMENT = environment_of(TEMPLATES)
 ENVIRONMENT.filters["sentence"] = lambda text: Markup(prose.sentence(text))  # a title, with its code as code
 ENVIRONMENT.filters["words"] = lambda text: prose.plain(prose.sentence(text))
 ENVIRONMENT.filters["plain"] = prose.plain
@@ -32,13 +25,13 @@ ENVIRONMENT.filters["plain"] = prose.plain
 
 def write(page: Path, template: str, context: dict) -> None:
     """Write one page from templates/<template>.html.j2. Raises ValueError above LIMIT: too slow for a phone."""
-    text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **about(), **context).encode()
+    text = ENVIRONMENT.get_template(f"{template}.html.j2").render(page=page.name, **project_facts(), **context).encode()
     if len(text) > LIMIT:
         raise ValueError(f"{page.name} would have {len(text):,} bytes, more than {LIMIT:,}: make its pictures smaller")
     page.write_bytes(text)
 
 
-def about() -> dict[str, str]:
+def project_facts() -> dict[str, str]:
     """The course in one sentence, the name of its licence, and its repository's address or "": as pyproject.toml says."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     addresses = {name.lower(): address for name, address in project.get("urls", {}).items()}
@@ -51,8 +44,8 @@ def write_static(folder: Path) -> None:
     shutil.copytree(STATIC, folder)
     shutil.copy(ROOT / "LICENSE", folder / "LICENSE.txt")  # the name by which a host knows that it is text
     shutil.copy(PLAYER, folder / PLAYER.name)
-    with (folder / "site.css").open("a", encoding="utf-8") as style:
-        style.write(code_colours())
+    parts = BASE_STYLE.read_text(encoding="utf-8"), (STATIC / "site.css").read_text(encoding="utf-8"), code_colours()
+    (folder / "site.css").write_text("\n".join(parts), encoding="utf-8")
 
 
 def code_colours() -> str:
@@ -64,4 +57,4 @@ def code_colours() -> str:
         if name and (one["color"] or other["color"]):
             colours = ", ".join(f"#{each['color']}" if each["color"] else "currentcolor" for each in (one, other))
             lines.append(f".highlight .{name} {{ color: light-dark({colours}); }}")
-    return "\n" + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import nbformat
 from bs4 import BeautifulSoup
@@ -19,9 +18,9 @@ from utils.course.notebooks.tidy import CHECKS, POINTS
 from utils.course.receipts.receipts import STALE
 from utils.figures.style import short_numbers
 from utils.site import prose
+from utils.site.environment import TEMPLATES
 from utils.site.finished_lab import FINISHED
 
-TEMPLATES = Path(__file__).parent / "templates"
 SET_UP = ("parameters", "setup", COLAB, POINTS, CHECKS)  # cells that say nothing about the subject: folded
 BELIEFS = ("Folklore", "Misconception")  # the kinds of claims that say what is false, and then what holds
 MARKS = {VERIFIED: "✓", UNVERIFIED: "○", FAILED: "✗"}
@@ -119,7 +118,7 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
         course = {"anchor": raw.id or f"cell-{raw.index}", "role": "prose", "status": ""}
         if raw.index in claims:
             number = claims[raw.index].number
-            course |= _of_claim(claims[raw.index], rows.get(number), seen.get(number, ()))
+            course |= _facts_of_claim(claims[raw.index], rows.get(number), seen.get(number, ()))
         elif raw.index in proofs:
             course |= {"role": "proof", "label": f"proof of {proofs[raw.index].number}"}
         elif raw.is_calculator:
@@ -153,8 +152,8 @@ def _set_up_at_once(cells: list) -> list:
     return kept
 
 
-def _of_claim(claim, row: dict | None, seen: tuple) -> dict:
-    course = {"anchor": anchor_of(claim.number), "role": f"claim {claim.kind.lower()}"}
+def _facts_of_claim(claim, row: dict | None, seen: tuple) -> dict:
+    course = {"anchor": anchor_of(claim.number), "permanent": claim.name, "role": f"claim {claim.kind.lower()}"}
     if row is None:
         return course
     if claim.kind in BELIEFS:

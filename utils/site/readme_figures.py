@@ -104,11 +104,11 @@ def spiral_picture() -> Figure:
         saved = checkpoint.find(Path(folder) / "checkpoints")
         for epoch in EPOCHS:
             model.load_state_dict(checkpoint.load(saved[epoch - 1])["model"])
-            frames[f"epoch {epoch}"] = (beliefs(model), evaluate(model, data.val).accuracy)
+            frames[f"epoch {epoch}"] = (class_probabilities(model), evaluate(model, data.val).accuracy)
     return loop.decision_panels(frames, data.val.x[:POINTS].numpy(), data.val.y[:POINTS].numpy(), EXTENT)
 
 
-def beliefs(model: torch.nn.Module, side: int = 56) -> np.ndarray:
+def class_probabilities(model: torch.nn.Module, side: int = 56) -> np.ndarray:
     """The probabilities (side, side, 3) that a classifier of points gives over the plane, of two digits."""
     ticks = torch.linspace(-EXTENT, EXTENT, side)
     with torch.no_grad():

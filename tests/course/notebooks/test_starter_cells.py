@@ -43,17 +43,6 @@ def test_a_heading_is_followed_by_what_the_task_costs_and_gives():
     assert under_the_heading(facts(1, 1)).startswith("*1 point · ")
 
 
-def test_each_cell_of_a_starter_begins_as_it_should():
-    cells = sources(starter(book()))
-    assert cells["title"].startswith("# Lab 99\n\n**After this lab you can**\n\n- double a number\n")
-    assert cells["task-double"].startswith("## Task 1 · Double\n\n*2 points, 1 of them hidden · about 5 minutes · ")
-    assert cells["code-double"].startswith("# Task 1 · YOUR CODE: write it here,")
-    assert cells["check-double"] == 'progress.check("double")  # task 1, 1 of its 2 points: run this cell'
-    assert cells["picture-double"].splitlines()[0] == cells["your-line"].splitlines()[0] == "%%needs double"
-    assert '"double": Task(1, hidden=1, defines=("double",)),' in cells["points-so-far"]
-    assert cells["hand-in"] == "progress.hand_in()"
-
-
 def test_what_a_check_says_before_the_set_up_has_run_is_in_the_title_with_what_to_do(capsys):
     cells = sources(starter(book()))
     with notebook_shell() as shell:

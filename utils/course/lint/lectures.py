@@ -13,8 +13,8 @@ from utils.course.lint.words import strangers
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.dataflow import Use, called_name
 from utils.course.notebooks.length import length
-from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read
-from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of, readable
+from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read, readable
+from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of
 from utils.facts import ASSERT_FUNCTIONS
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
@@ -262,7 +262,7 @@ def nothing_is_stored_but_text(lecture: Lecture) -> list[str]:
     problems = [f"cell {c.id}: stored with outputs" for c in lecture.code if c.raw.get("outputs")]
     problems += [f"cell {c.id}: stored with a count" for c in lecture.code if c.raw.get("execution_count") is not None]
     for cell in lecture.cells:
-        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags", "host", *FOLDED})
+        extra = sorted(set(cell.raw.get("metadata", {})) - {"tags", "host", "name", *FOLDED})
         if extra:
             problems.append(f"cell {cell.id}: metadata {', '.join(extra)}")
     if lecture.raw.get("metadata") != METADATA:

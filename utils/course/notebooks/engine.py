@@ -31,8 +31,8 @@ from papermill.execute import remove_error_markers
 from papermill.iorw import load_notebook_node, write_ipynb
 from traitlets import Any
 
-from utils.course.forked_python import python
 from utils.course.notebooks import forked_kernel
+from utils.distributed.forked_python import python
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run

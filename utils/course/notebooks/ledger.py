@@ -95,14 +95,14 @@ def judge(
     verdicts = tuple(_judge_claim(executed, claim, cuda=cuda, full=full, stopped=stopped) for claim in executed.claims)
     proofs = {claim.proof.index for claim in executed.claims if claim.proof}
     others = [cell for cell in executed.code if cell.index not in proofs and cell.source.strip()]
-    broken = [(cell.id, problem) for cell in others if (problem := trouble(cell, stopped))]
+    broken = [(cell.id, problem) for cell in others if (problem := error_of(cell, stopped))]
     return LectureResult(lecture.name, lecture.title, verdicts, tuple(broken), seconds, deeper=lecture.deeper)
 
 
 def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stopped: str) -> Verdict:
     if claim.proof is None:
         return _verdict(lecture, claim, FAILED, "no code cell follows the claim, so nothing proves it")
-    problem = trouble(claim.proof, stopped)
+    problem = error_of(claim.proof, stopped)
     if problem:
         return _verdict(lecture, claim, FAILED, problem)
     reason = _not_here(claim.proof)
@@ -120,7 +120,7 @@ def _verdict(lecture: Lecture, claim: Claim, status: str, reason: str) -> Verdic
     return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof), work)
 
 
-def trouble(cell: Cell, stopped: str = "not run") -> str:
+def error_of(cell: Cell, stopped: str = "not run") -> str:
     """What went wrong in an executed code cell: its error, or that it did not run; "" if nothing."""
     for output in cell.raw.get("outputs", []):
         if output["output_type"] == "error":

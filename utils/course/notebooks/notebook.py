@@ -14,10 +14,17 @@ COLAB = "colab"  # the id of the first code cell, which fetches the course in Co
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
 CLAIM = re.compile(
-    rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*\*?({'|'.join(SIGNS)}) (\d+|C)\.(\d+)\.\*\*\*?\s*"
+    rf"(?:> )?(?:[{''.join(set(SIGNS.values()))}] )?\*\*\*?({'|'.join(SIGNS)})(?: (\d+|C)\.(\d+))?\.\*\*\*?\s*"
 )
 BESIDE = "beside"  # the folder of a run for executed notebooks that are no lectures: start_here, and solutions of labs
 DEEPER = "deeper"  # the folder of second readings, whose claims are counted from N.101, N.201, …
+
+WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readable id; Colab's random ids mix cases
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+HEX = re.compile(
+    r"[0-9a-f]{8,}"
+)  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
+LONGEST = 64  # characters that the notebook format allows in an id
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,11 @@ class Claim:
     @property
     def number(self) -> str:
         return f"{self.lecture}.{self.position}"
+
+    @property
+    def name(self) -> str:
+        """Its own, which stays when its number changes; its number where tidy has not named it yet."""
+        return self.cell.raw.get("metadata", {}).get("name", self.number)
 
     @property
     def proof_hash(self) -> str | None:
@@ -130,7 +142,8 @@ def read(path: str | Path) -> Lecture:
 def parsed(raw: dict, path: Path) -> Lecture:
     """The lecture whose JSON is `raw`, as load() returns it."""
     cells = tuple(_cell(index, cell) for index, cell in enumerate(raw["cells"]))
-    return Lecture(path, _number(path.stem), _title(cells) or path.stem, cells, _claims(cells), raw)
+    number = _number(path.stem)
+    return Lecture(path, number, _title(cells) or path.stem, cells, _claims(cells, number), raw)
 
 
 def load(path: Path) -> dict:
@@ -170,6 +183,13 @@ def callout(source: str) -> str:
     if sign == SIGNS["Folklore"]:
         sentence = re.sub(r"^\*\*(.+?)\*\*", r"***\1***", sentence)
     return "\n".join(f"> {line}" for line in f"{sign} {sentence}".splitlines()) + gap + rest
+
+
+def readable(name: str) -> bool:
+    """Whether a cell id was written by a person: words joined by - or _, not something random."""
+    if not name or len(name) > LONGEST or HEX.fullmatch(name) or UUID.fullmatch(name):
+        return False
+    return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
 
 
 def source_hash(source: str) -> str:
@@ -214,7 +234,8 @@ def _title(cells: tuple[Cell, ...]) -> str:
     return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), "")
 
 
-def _claims(cells: tuple[Cell, ...]) -> tuple[Claim, ...]:
+def _claims(cells: tuple[Cell, ...], number: int | str | None) -> tuple[Claim, ...]:
+    """The claims among the cells; one without a number yet gets the one after the claim before it."""
     claims = []
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         head = CLAIM.match(cell.source) if cell.kind == "markdown" else None
@@ -222,6 +243,7 @@ def _claims(cells: tuple[Cell, ...]) -> tuple[Claim, ...]:
             proof = after if after is not None and after.kind == "code" else None
             words = CLAIM.sub("", plain_claim(cell.source), count=1)
             text = " ".join(words.split("\n\n")[0].split())
-            lecture = head[2] if head[2] == "C" else int(head[2])
-            claims.append(Claim(lecture, int(head[3]), head[1], text, cell, proof))
+            lecture = number if head[2] is None else head[2] if head[2] == "C" else int(head[2])
+            position = int(head[3]) if head[3] else claims[-1].position + 1 if claims else 1
+            claims.append(Claim(lecture, position, head[1], text, cell, proof))
     return tuple(claims)

@@ -5,55 +5,87 @@ import re
 from pathlib import Path
 
 from utils.atomic_write import write_bytes
+from utils.course import ROOT
 from utils.course.notebooks.length import with_minutes
 from utils.course.notebooks.navigation import CELL, with_navigation
-from utils.course.notebooks.notebook import CLAIM, COLAB, callout, load, text_of
+from utils.course.notebooks.notebook import (
+    CLAIM,
+    COLAB,
+    LONGEST,
+    callout,
+    load,
+    notebooks_in,
+    readable,
+    text_of,
+)
+from utils.course.notebooks.numbering import all_changes, mended, mended_ids, numbered, with_mended
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-WORD = re.compile(r"[a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+")  # one part of a readable id; Colab's random ids mix cases
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-HEX = re.compile(
-    r"[0-9a-f]{8,}"
-)  # ids that nbformat and JupyterLab generate; no word here has eight letters from a to f
 PROOF = re.compile(r"proof-(\d+|C)-\d+(-\d+)?")
 KEPT = (
-    "builds_on", "difficulty", "goals", "host", "importance", "minutes", "needs", "points", "tags",
+    "builds_on", "difficulty", "goals", "host", "importance", "minutes", "name", "needs", "points", "tags",
 )  # of a cell's metadata  # fmt: skip
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 SET_UP = "setup"  # folded in a lecture and in a starter
 POINTS, CHECKS = "points-so-far", "checks"  # only a starter has them, folded too
+NAME_CLAIMS = ("README.md", "tests/strength/equivalent.toml", "utils/versions.py")  # texts that name claims by number
 CHECK = "check-"  # how the id of a check begins; in a starter it is one line, in sight
-LONGEST = 64  # characters that the notebook format allows in an id
 
 
-def tidy(paths: list[Path], *, check: bool = False) -> int:
+def tidy(paths: list[Path], *, check: bool = False, root: Path = ROOT) -> int:
     """Rewrite each notebook in its stored form and report the changes; with `check` only report them.
 
-    Returns 1 if `check` found something to change, or a file is not a notebook (it is left alone); else 0.
+    Where a claim's number changes, every text of the course in `root` that names it is mended. Returns 1 if `check` found
+    something to change, or a file is not a notebook (it is left alone); else 0.
     """
-    status = 0
+    status, books = 0, []
     for path in paths:
         try:
-            changes = changes_of(path)
+            load(path)
+            books.append(path)
         except ValueError as error:
             print(f"left alone: {error}")
             status = 1
-            continue
+    renumbered = all_changes(books)
+    for path in books:
+        changes = changes_of(path, renumbered)
         if changes and check:
             status = 1
         elif changes:
-            write_bytes(path, as_bytes(stored(path)))
+            write_bytes(path, as_bytes(stored(path, renumbered)))
         for change in changes:
             print(f"{path}: {change}")
+    if renumbered and not check:
+        _mend_the_others(books, renumbered, root)
     return status
 
 
-def changes_of(path: Path) -> list[str]:
+def _mend_the_others(books: list[Path], renumbered: dict[str, str], root: Path) -> None:
+    """Write the new numbers of claims wherever the course in `root` names them, but in `books`."""
+    done = {path.resolve() for path in books}
+    if not any(path.is_relative_to(root.resolve()) for path in done):
+        return  # a notebook from elsewhere
+    for path in [*notebooks_in(root / "notebooks"), *notebooks_in(root / "solutions")]:
+        if path.resolve() not in done:
+            before = path.read_bytes()
+            after = as_bytes(stored(path, renumbered))
+            if after != before:
+                write_bytes(path, after)
+                print(f"{path}: the new numbers of claims written")
+    for path in (root / name for name in NAME_CLAIMS):
+        before = path.read_text(encoding="utf-8")
+        after = mended_ids(mended(before, renumbered), renumbered)
+        if after != before:
+            write_bytes(path, after.encode())
+            print(f"{path}: the new numbers of claims written")
+
+
+def changes_of(path: Path, renumbered: dict[str, str] | None = None) -> list[str]:
     """What tidy would change in the file, in words. Raises ValueError if it is not a notebook."""
-    before, after = load(path), stored(path)
+    before, after = load(path), stored(path, renumbered)
     if len(before["cells"]) != len(after["cells"]):
         return ["the links to other notebooks, in the last cell, written"]
     changes = []
@@ -63,9 +95,15 @@ def changes_of(path: Path) -> list[str]:
         if old.get("outputs") or old.get("execution_count") is not None:
             changes.append(f"cell {new['id']}: outputs and count removed")
         if text_of(old["source"]) != text_of(new["source"]):
-            claim = "the claim's first paragraph set apart, as a quotation after its sign"
-            written = "links written" if new["id"] == CELL else "minutes written" if index == 0 else claim
-            changes.append(f"cell {new['id']}: {written}")
+            claim = (
+                CLAIM.match(text_of(new["source"]))
+                and "the claim numbered and set apart, as a quotation after its sign"
+            )
+            rest = "minutes written" if index == 0 else "the new numbers of claims written"
+            what = "links written" if new["id"] == CELL else claim or rest
+            changes.append(f"cell {new['id']}: {what}")
+        if old.get("metadata", {}).get("name") != (name := new["metadata"].get("name")):
+            changes.append(f"cell {new['id']}: the claim is called {name!r}")
         extra = sorted(set(old.get("metadata", {})) - set(new["metadata"]))
         if extra:
             changes.append(f"cell {new['id']}: {', '.join(extra)} removed")
@@ -80,9 +118,14 @@ def changes_of(path: Path) -> list[str]:
     return changes
 
 
-def stored(path: Path) -> dict:
-    """The JSON of the notebook in the file `path` in its stored form, with its minutes and its links to other notebooks."""
-    return with_minutes(tidied(with_navigation(load(path), path)), path)
+def stored(path: Path, renumbered: dict[str, str] | None = None) -> dict:
+    """The JSON of the notebook in the file `path` in its stored form, with its minutes and its links to other notebooks.
+
+    `renumbered`: the claims of all notebooks whose numbers change, old → new; None for those of this notebook alone.
+    """
+    book, own = numbered(load(path), path)
+    mended_book = with_mended(book, own if renumbered is None else renumbered)
+    return with_minutes(tidied(with_navigation(mended_book, path)), path)
 
 
 def tidied(book: dict) -> dict:
@@ -101,13 +144,6 @@ def tidied(book: dict) -> dict:
 def as_bytes(book: dict) -> bytes:
     """The bytes of the notebook's file, in nbformat's own layout."""
     return (json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def readable(name: str) -> bool:
-    """Whether a cell id was written by a person: words joined by - or _, not something random."""
-    if not name or len(name) > LONGEST or HEX.fullmatch(name) or UUID.fullmatch(name):
-        return False
-    return all(WORD.fullmatch(part) for part in re.split(r"[-_]", name))
 
 
 def _cell(cell: dict, name: str) -> dict:
@@ -132,6 +168,7 @@ def _ids(cells: list[dict]) -> list[str]:
     for cell in cells:
         source, name = text_of(cell["source"]), cell.get("id", "")
         claim = CLAIM.match(source) if cell["cell_type"] == "markdown" else None
+        claim = claim if claim and claim[2] else None  # without a number it is numbered later, see numbering
         if claim:
             wanted.append((f"claim-{claim[2]}-{claim[3]}", True))
         elif number and cell["cell_type"] == "code" and (PROOF.fullmatch(name) or not readable(name)):

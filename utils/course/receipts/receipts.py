@@ -15,7 +15,7 @@ from textwrap import shorten
 from utils.atomic_write import write_text
 from utils.course import ROOT
 from utils.course.notebooks.lab import read_lab
-from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, LectureResult, trouble
+from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, LectureResult, error_of
 from utils.course.notebooks.notebook import Lecture, code_hash
 from utils.course.receipts.provenance import modules_hash, needs_of
 
@@ -167,7 +167,7 @@ def _without_paths(text: str) -> str:
 def solution_entry(solution: Lecture, result: LectureResult, executed: Lecture | None) -> dict:
     """The receipt entry of a lab's solution that ran, with the points of the checks that passed."""
     tasks = read_lab(solution.path).tasks
-    ran = {cell.id for cell in executed.code if not trouble(cell)} if executed else set()
+    ran = {cell.id for cell in executed.code if not error_of(cell)} if executed else set()
     return _entry(solution, result) | {
         "ran": not result.broken,
         "points": sum(_points(check) for task in tasks for check in task.checks if check.id in ran),

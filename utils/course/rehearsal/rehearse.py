@@ -27,19 +27,20 @@ STARTUP = str(Path(sitecustomize.__file__).parent)
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class Rehearsal:
     """One notebook after its rehearsal.
 
-    strays: (number of the claim, what is wrong) of the proofs that did not run where they should; noise: (cell id, line).
+    strays: (number of the claim, what is wrong) of the proofs that did not run where they should;
+    unexpected_lines: (cell id, line).
     """
 
     result: ledger.LectureResult
     strays: tuple[tuple[str, str], ...]
-    noise: tuple[tuple[str, str], ...]
+    unexpected_lines: tuple[tuple[str, str], ...]
 
     @property
     def red(self) -> bool:
-        return self.result.red or bool(self.strays or self.noise)
+        return self.result.red or bool(self.strays or self.unexpected_lines)
 
 
 def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | None = None) -> int:
@@ -56,13 +57,13 @@ def rehearse(paths: list[Path], build: Path, *, jobs: int = 2, timeout: int | No
     header, began = header_of(False) | {"device": standin.NAME, "gpu": None}, time.monotonic()
     workers: list[subprocess.Popen] = []
 
-    def one(book: Lecture) -> Rehearsed:
+    def one(book: Lecture) -> Rehearsal:
         folder = build / "rehearsal" / book.path.resolve().parent.name
         count = folder / f"{book.name}.count"
         count.unlink(missing_ok=True)
         environment = at_start(device=STANDIN) | QUIET | {standin.COUNT: str(count.resolve())}
         result, executed = execute_and_judge(book, folder / book.path.name, header, timeout, workers, environment)
-        done = Rehearsed(result, tuple(_strays(result)), tuple(noise(executed)) if executed else ())
+        done = Rehearsal(result, tuple(_strays(result)), tuple(unexpected_lines(executed)) if executed else ())
         say(f"{'✗' if done.red else '✓'} {result.name}: {_in_brief(done)}, {result.seconds:.1f} s")
         return done
 
@@ -106,11 +107,11 @@ def _stray(verdict: Verdict) -> str:
     return ""
 
 
-def noise(executed: Lecture) -> list[tuple[str, str]]:
+def unexpected_lines(executed: Lecture) -> list[tuple[str, str]]:
     """(cell id, line) of what passing cells wrote to stderr, and of lines with a path of this machine; the first of each."""
     found = []
     for cell in executed.code:
-        if ledger.trouble(cell):
+        if ledger.error_of(cell):
             continue
         for output in cell.raw["outputs"]:
             for line in text_of(output.get("text", "")).splitlines():
@@ -120,25 +121,25 @@ def noise(executed: Lecture) -> list[tuple[str, str]]:
     return found
 
 
-def _in_brief(done: Rehearsed) -> str:
+def _in_brief(done: Rehearsal) -> str:
     result = done.result
     counts = {
         "red": result.count(ledger.FAILED) + len(result.broken),
         "astray": len(done.strays),
-        "noisy": len(done.noise),
+        "noisy": len(done.unexpected_lines),
     }
     on_device = [f"{result.on_device} of {len(result.verdicts)} proofs on the device, {result.host} host"]
     return ", ".join(on_device * bool(result.verdicts) + [f"{n} {what}" for what, n in counts.items() if n]) or "green"
 
 
-def _table(results: list[Rehearsed]) -> str:
+def _table(results: list[Rehearsal]) -> str:
     wide = max(len(done.result.name) for done in results)
     head = f"{'notebook':<{wide}}  proofs  on device  host  not here  astray  noisy  red  operators  seconds"
     lines = [head, "─" * len(head), *(_line(done.result.name, [done], wide) for done in results)]
     return "\n".join([*lines, "─" * len(head), _line("total", results, wide)])
 
 
-def _line(label: str, group: list[Rehearsed], wide: int) -> str:
+def _line(label: str, group: list[Rehearsal], wide: int) -> str:
     results = [done.result for done in group]
     claims, on_device, host, absent, red, work = (
         sum(map(count, results))
@@ -151,12 +152,12 @@ def _line(label: str, group: list[Rehearsed], wide: int) -> str:
             lambda result: sum(verdict.work or 0 for verdict in result.verdicts),
         )
     )
-    strays, noisy = sum(len(done.strays) for done in group), sum(len(done.noise) for done in group)
+    strays, noisy = sum(len(done.strays) for done in group), sum(len(done.unexpected_lines) for done in group)
     numbers = f"{claims:>6}  {on_device:>9}  {host:>4}  {absent:>8}  {strays:>6}  {noisy:>5}  {red:>3}  {work:>9,}"
     return f"{label:<{wide}}  {numbers}  {sum(result.seconds for result in results):>7.1f}"
 
 
-def _what_is_red(done: Rehearsed) -> str:
+def _what_is_red(done: Rehearsal) -> str:
     strays = [f"ASTRAY  {done.result.name}, claim {number} {why}" for number, why in done.strays]
-    noisy = [f"NOISY   {done.result.name}, cell {cell}: {line[:160]}" for cell, line in done.noise]
+    noisy = [f"NOISY   {done.result.name}, cell {cell}: {line[:160]}" for cell, line in done.unexpected_lines]
     return "\n".join(filter(None, [ledger.failures([done.result]), *strays, *noisy]))

@@ -2,9 +2,8 @@
 
 `forking(environment)` starts the server, which imports torch once and for all, and yields its address. `python(address)`
 begins a command line as `[sys.executable, "-P"]` does. What it starts asks the server for a fork, which runs the program,
-and stays as the process that the caller interrupts, kills and waits for.
-
-Linux only, and not where there is an accelerator, whose state no fork survives.
+and stays as the process that the caller interrupts, kills and waits for. The server imports and never computes, so that
+a fork of it is safe: a notebook's kernel, with its threads, is not.
 """
 
 import atexit
@@ -21,32 +20,38 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 
 TORCH = ("torch", "torch._dynamo")  # the first optimizer that is made imports torch._dynamo
 
 
 def possible(device: str) -> bool:
-    """Whether a program may be forked that computes on `device`, a type such as "cpu"."""
+    """Whether kernels are forked that compute on `device`, a type such as "cpu": what they import may look for a GPU."""
     return sys.platform == "linux" and device == "cpu"
 
 
 @contextmanager
-def forking(environment: dict[str, str], modules: tuple[str, ...] = ()) -> Iterator[str]:
+def forking(
+    environment: dict[str, str], modules: tuple[str, ...] = (), start: tuple[str, ...] = (sys.executable, "-P")
+) -> Iterator[str]:
     """Yields the address of a server that has imported torch and `modules`; it runs meanwhile.
 
     `environment`: the variables under which it imports them; a program gets those of the process that starts it.
+    `start` begins the server's own command line. Raises RuntimeError if it does not start.
     """
     with tempfile.TemporaryDirectory(prefix="forking") as folder:
         address = str(Path(folder, "socket"))
         # -P: the folder of this file is no place to import from
-        command = [sys.executable, "-P", __file__, "serve", address, *TORCH, *modules]
+        command = [*start, __file__, "serve", address, *TORCH, *modules]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         # A Ctrl-C is not for the server: it ends when this process closes its stdin, or has ended.
         with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as server:
-            server.stdout.readline()  # it listens; or it has ended, and the programs say so
+            if not server.stdout.readline():  # it says when it listens
+                raise RuntimeError(f"the process that is forked did not start (exit status {server.wait()})")
             yield address
 
 
@@ -99,23 +104,31 @@ def serve(address: str, *modules: str) -> None:
                 keep(asker)
                 return
             asker.close()
+    with suppress(OSError):  # of a caller that was killed, and cannot tidy up
+        os.unlink(address)
+        os.rmdir(os.path.dirname(address))
 
 
 def keep(asker: socket.socket) -> None:
     """Fork the program; tell who asked its number and its exit status; kill it, with its children, if they go."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    ended, wake = socket.socketpair()  # gets a byte when the program has ended
+    wake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno())
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     message, streams, _, _ = socket.recv_fds(asker, 1 << 16, 3)
     while not message.endswith(b"\n"):
         message += asker.recv(1 << 16)
     program = os.fork()
     if program == 0:
-        asker.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for line in (asker, ended, wake):
+            line.close()
         become(streams, **json.loads(message))
         return
     for stream in streams:
         os.close(stream)
     asker.sendall(f"{program}\n".encode())
-    ended = os.pidfd_open(program)
     ready, _, _ = select.select([asker, ended], [], [])
     if ended not in ready:
         with suppress(ProcessLookupError):
@@ -138,13 +151,25 @@ def become(streams: list[int], arguments: list[str], folder: str, environment: d
     signal.signal(signal.SIGINT, signal.default_int_handler)
     random.seed()
     sys.argv = arguments
-    runpy.run_path(arguments[0], run_name="__main__")
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+    except Exception as error:  # as Python shows it, without the frames of this module
+        traceback.print_exception(error.with_traceback(_inside(arguments[0], error.__traceback__)))
+        sys.exit(1)
     # It ended well. Python would now take apart all of torch's modules, for 0.3 s; the system does it at once.
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _inside(file: str, frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame in `file` on."""
+    first = frames
+    while first and first.tb_frame.f_code.co_filename != file:
+        first = first.tb_next
+    return first or frames
 
 
 if __name__ == "__main__":

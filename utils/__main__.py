@@ -28,12 +28,12 @@ from torch.export import Dim
 from utils.atomic_write import write_bytes
 from utils.data.datasets import Splits, fashion_mnist, spiral, text_file, tiny_shakespeare
 from utils.device import own_random_streams
-from utils.distributed.ranks import started
+from utils.distributed.ranks import current_ranks
 from utils.loop.config import CHOICES, Config, field_docs
 from utils.loop.log import MEASURED
 from utils.loop.sampling import sample_text
 from utils.loop.saved_run import SavedRun, read_run
-from utils.loop.train import Result, evaluate, train
+from utils.loop.training import Result, evaluate, train
 from utils.models import CNN, GPT, MLP
 
 MODELS = {
@@ -85,6 +85,13 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         if field.name in CHOICES:
             kind = {"choices": CHOICES[field.name]}
         parser.add_argument(option_of(field.name), default=field.default, help=docs[field.name], **kind)
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, default=False, help="a progress bar in place of lines"
+    )
+    parser.add_argument("--dollars-per-hour", type=float, default=0.0, help="price of the machine, for the run's cost")
+    parser.add_argument(
+        "--peak-flops", type=float, default=0.0, help="peak FLOP/s, for MFU; 0: the GPU's published one"
+    )
 
 
 def option_of(field: str) -> str:
@@ -93,20 +100,31 @@ def option_of(field: str) -> str:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    ranks = started()
+    ranks = current_ranks()
     config = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
     splits = load_data(options.data, options.context)
     labels = labels_of(options, splits)
     with own_random_streams(config.seed):
         model = build_model(labels)
     say = printed if ranks.first else lambda text: None
-    on_log = None if config.progress else lambda record, model: say(line_of(record, config.steps))
+    on_log = None if options.progress else lambda record, model: say(line_of(record, config.steps))
     say(
         f"{options.run}: {labels['model']} with {sum(p.numel() for p in model.parameters()):,} parameters, "
         f"{len(splits.train):,} examples, {config.steps:,} steps"
     )
     try:
-        result = train(model, splits.train, splits.val, config, run=options.run, labels=labels, on_log=on_log)
+        result = train(
+            model,
+            splits.train,
+            splits.val,
+            config,
+            run=options.run,
+            labels=labels,
+            on_log=on_log,
+            progress=options.progress,
+            dollars_per_hour=options.dollars_per_hour,
+            peak_flops=options.peak_flops,
+        )
     except SystemExit:  # a signal
         say(f"stopped by a signal: {resumption(options.run)}")
         raise

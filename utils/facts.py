@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 CACHE_NAME = "honest-training-loop"  # of the folder, in the user's cache, that keeps what was downloaded
-# Of torch.testing and numpy.testing: to call one is to assert.
-ASSERT_FUNCTIONS = {"assert_close", "assert_allclose", "assert_equal", "assert_array_equal"}
 
 
 @dataclass(frozen=True)

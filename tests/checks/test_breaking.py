@@ -30,7 +30,9 @@ from utils.checks.zoo import PLANTED, Planted
 
 # The losses of both runs are the same but for rounding. Nothing but the detector speaks.
 SILENT = {"7", "12", "15", "25", "36"}
-HARMLESS = Planted(1, "nothing", check.gradients_are_fresh, (Seam("loop.train.zero_grad", lambda right, p: right(p)),))
+HARMLESS = Planted(
+    1, "nothing", check.gradients_are_fresh, (Seam("loop.training.zero_grad", lambda right, p: right(p)),)
+)
 
 
 @pytest.mark.slow

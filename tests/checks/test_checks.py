@@ -17,11 +17,12 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from utils import checks
-from utils.checks import NOT_VERIFIED, explain_asserts, not_verified, raises
+from utils.checks import explain_asserts, not_verified, raises
 from utils.checks.planting import Change, Copy, Seam, in_place, module
 from utils.data import IGNORE
 from utils.data.order import Order
 from utils.loop.metrics import cross_entropy_sum
+from utils.proof_text import NOT_VERIFIED
 
 # ---- expected errors, asserts, the ledger's line ---------------------------------------------------------------------
 

@@ -34,19 +34,19 @@ def test_a_method_a_property_and_a_number_can_be_wrong():
 
 
 def test_a_seam_is_right_again_after_an_error():
-    right = module("loop.train").zero_grad
-    with pytest.raises(ZeroDivisionError), in_place(Seam("loop.train.zero_grad", lambda right, parameters: None)):
+    right = module("loop.training").zero_grad
+    with pytest.raises(ZeroDivisionError), in_place(Seam("loop.training.zero_grad", lambda right, parameters: None)):
         raise ZeroDivisionError
-    assert module("loop.train").zero_grad is right
+    assert module("loop.training").zero_grad is right
 
 
 def test_a_wrong_loop_is_wrong_while_it_runs():
-    wrong = wrong_loop(Seam("loop.train.train", lambda right, *args: (right, *args)))
+    wrong = wrong_loop(Seam("loop.training.train", lambda right, *args: (right, *args)))
     assert wrong("model", "data") == (train, "model", "data")
-    assert module("loop.train").train is train
+    assert module("loop.training").train is train
 
 
-@pytest.mark.parametrize("at", ["loop.train.no_such", "loop.state.State.no_such", "no_such.function", "no_such"])
+@pytest.mark.parametrize("at", ["loop.training.no_such", "loop.state.State.no_such", "no_such.function", "no_such"])
 def test_a_seam_that_is_not_there_is_named_with_its_bug(at):
     with pytest.raises(LookupError) as error, in_place(Seam(at, lambda right: None), bug="a bug"):
         pass
@@ -100,7 +100,7 @@ def test_a_change_says_how_often_it_was_found(old, new, times):
 def test_a_copy_has_the_change_and_the_package_has_not(tmp_path):
     with Copy(tmp_path, Change("data/order.py", "step // self.steps_per_epoch", "step")) as copy:
         assert copy.module("data.order").Order(22, 8).epoch(30) == 30
-        assert copy.module("loop.train").Order is copy.module("data.order").Order
+        assert copy.module("loop.training").Order is copy.module("data.order").Order
     assert Order(22, 8).epoch(30) == 10
 
 

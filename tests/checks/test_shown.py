@@ -6,7 +6,8 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from utils.checks.shown import GREEN, MARK, PLAIN, VALUE, WIDTH, in_words, line_of
+from utils.checks.shown import VALUE, WIDTH, in_words, line_of
+from utils.proof_text import GREEN, MARK, PLAIN
 
 HEAD = f"{GREEN}{MARK}{PLAIN} "
 
@@ -47,6 +48,14 @@ def shown(shell, capsys, source: str) -> str:
         ("x = torch.ones(2)\nassert x.data_ptr() == x[:1].data_ptr()", "x.data_ptr() = x[:1].data_ptr()"),
         ("x = torch.ones(2)\nassert x[1].data_ptr() - x.data_ptr() == 4", "x[1].data_ptr() - x.data_ptr() = 4"),
         ("assert round(float(sum([n**2 for n in range(30)])), 2) == 8555", "round(float(sum(…)), 2) = 8,555"),
+        (
+            "by_hand = by_formula = 1\nassert abs(by_hand - by_formula + 0 * by_hand) < 1",
+            "abs(by_hand - by_formula + 0 *… 0 < 1",
+        ),
+        (
+            "s = [2]\nassert [round(s[0] * each, 3) for each in (1, 2, 3)] == [2, 4, 6]",
+            "[round(s[0] * each, 3) for each… = [2, 4, 6]",
+        ),
         ("import numpy as np\nx = np.int64(657)\nassert x > 400", "x 657 > 400"),
         ("x = -0.0\nassert x == 0", "x = 0"),
         ("x = 3\nassert x == 3, 'three'", "x == 3"),

@@ -1,6 +1,8 @@
 """Each bug of the zoo is caught by its detector, and the loop as it is passes."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,8 +25,21 @@ from utils.loop import train
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED, ids=str)
 def test_a_planted_bug_is_caught(bug):
-    with planted_in_loop(bug) as wrong:
+    calls = Counter()
+    watched = replace(bug, seams=tuple(counted(seam, calls) for seam in bug.seams))
+    with planted_in_loop(watched) as wrong:
         assert_caught(bug.detector, wrong)
+    assert [seam.at for seam in bug.seams if callable(seam.wrong) and not calls[seam.at]] == [], "nobody calls this"
+
+
+def counted(seam: Seam, calls: Counter) -> Seam:
+    """The same seam; `calls` counts, by its place, how often the wrong function is called."""
+
+    def wrong(*arguments, **options):
+        calls[seam.at] += 1
+        return seam.wrong(*arguments, **options)
+
+    return replace(seam, wrong=wrong) if callable(seam.wrong) else seam
 
 
 def called(detector: Callable) -> str:
@@ -47,12 +62,14 @@ def test_the_loop_on_the_way_of_a_gpu_passes(name):
     USED[name](wrong_loop(GPU, *([AT_ONCE] if USED[name] in STEP_BY_STEP else [])))
 
 
-ABOUT_STEPS = {called(bug.detector) for bug in PLANTED if any(seam.at == "loop.train.train_step" for seam in bug.seams)}
+ABOUT_STEPS = {
+    called(bug.detector) for bug in PLANTED if any(seam.at == "loop.training.train_step" for seam in bug.seams)
+}
 
 
 @pytest.mark.parametrize("name", sorted(ABOUT_STEPS))
 def test_a_step_in_the_right_order_passes(name):
-    USED[name](wrong_loop(Seam("loop.train.train_step", in_order(*STEP))))
+    USED[name](wrong_loop(Seam("loop.training.train_step", in_order(*STEP))))
 
 
 # ---- bugs of loops written by hand -----------------------------------------------------------------------------------

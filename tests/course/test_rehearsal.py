@@ -64,7 +64,7 @@ import inspect
 from utils import loop
 from utils.data import spiral
 from utils.models import MLP
-module = sys.modules["utils.loop.train"]
+module = sys.modules["utils.loop.training"]
 moved = "y = y.to(state.device, non_blocking=True)"
 source = inspect.getsource(module.train_step)
 assert moved in source

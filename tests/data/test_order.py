@@ -74,18 +74,18 @@ def test_the_order_of_more_examples_than_memory_holds():
 def test_the_smallest_micro_batch():
     """50 examples by 16: batches of 16, 16, 16, 2."""
     order = Order(50, 16)
-    assert [order.smallest_part(3, parts) for parts in (1, 3, 16)] == [16, 5, 1]
-    assert [order.smallest_part(4, parts) for parts in (1, 2, 3)] == [2, 1, 1]
-    assert Order(50, 16, drop_last=True).smallest_part(9, 3) == 5
-    assert Order(50, 64).smallest_part(1, 5) == 10
-    assert Order(50, 16, world=2).smallest_part(4, 1) == 1
+    assert [order.smallest_micro_batch(3, parts) for parts in (1, 3, 16)] == [16, 5, 1]
+    assert [order.smallest_micro_batch(4, parts) for parts in (1, 2, 3)] == [2, 1, 1]
+    assert Order(50, 16, drop_last=True).smallest_micro_batch(9, 3) == 5
+    assert Order(50, 64).smallest_micro_batch(1, 5) == 10
+    assert Order(50, 16, world=2).smallest_micro_batch(4, 1) == 1
 
 
 def test_the_share_of_the_rank_that_has_the_fewest():
     """50 examples by 16 on three ranks: 6, 5, 5; and of the last two examples one, one and none."""
     orders = [Order(50, 16, rank=rank, world=3, pad=True) for rank in range(3)]
     assert {order.size(5) for order in orders} == {16} and {order.size(7) for order in orders} == {2}
-    assert {order.fewest(5) for order in orders} == {5} and {order.fewest(7) for order in orders} == {1}
+    assert {order.smallest_share(5) for order in orders} == {5} and {order.smallest_share(7) for order in orders} == {1}
     assert [[len(order.indices(step)) for order in orders] for step in (5, 7)] == [[6, 5, 5], [1, 1, 1]]
     assert [order.is_padding(7) for order in orders] == [False, False, True]
 

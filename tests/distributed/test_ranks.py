@@ -20,12 +20,12 @@ from helpers import ranked_run
 from helpers.paths import ROOT
 
 from utils.distributed import rendezvous, sharded_checkpoint
-from utils.distributed.ranks import SINGLE_PROCESS, Ranks, started
+from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.diagnosis import halve_micro_batches
 from utils.loop.guards import Snapshot
 from utils.loop.state import State
+from utils.loop.training import halve_micro_batches
 
 pytestmark = pytest.mark.xdist_group("ranks")  # fixtures that take seconds: on one worker, see conftest
 
@@ -442,7 +442,7 @@ def test_a_rank_that_waits_where_rank_0_has_given_up_says_so():
 def test_memory_that_runs_out_on_one_of_several_ranks():
     """It cannot repeat the step: the others are already in the sum of its gradients."""
     state = State(ranked_run.perceptron(), Config(device="cpu"), torch.device("cpu"))
-    state.ranks, state.parts = Ranks(1, 2), 4
+    state.ranks, state.n_micro_batches = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
         halve_micro_batches(
             state, Snapshot(torch.nn.Module()), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
@@ -455,9 +455,9 @@ TOLD = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "here"
 
 
 def test_a_process_that_was_told_nothing_is_alone():
-    assert started({}) is SINGLE_PROCESS and started({"WORLD_SIZE": "1", "RANK": "0"}) is SINGLE_PROCESS
-    assert started({"LOCAL_RANK": "3", "MASTER_PORT": "29500"}) is SINGLE_PROCESS
-    place = started(TOLD)
+    assert current_ranks({}) is SINGLE_PROCESS and current_ranks({"WORLD_SIZE": "1", "RANK": "0"}) is SINGLE_PROCESS
+    assert current_ranks({"LOCAL_RANK": "3", "MASTER_PORT": "29500"}) is SINGLE_PROCESS
+    place = current_ranks(TOLD)
     assert (place.rank, place.world, place.local, place.first) == (1, 4, 1, False)
 
 
@@ -485,7 +485,7 @@ def test_a_process_that_was_told_nothing_is_alone():
 )
 def test_variables_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(ValueError) as error:
-        started(TOLD | changes)
+        current_ranks(TOLD | changes)
     assert message in str(error.value)
 
 

@@ -1,7 +1,8 @@
 """What honest students do in their notebooks: whatever runs in Jupyter has to be graded as Jupyter would run it.
 
 HABITS: name -> changes of lab 01's solution, cell id -> source. A cell with another id stands right after the set-up. In a
-source, SOLUTION is the solution's own text of that cell; `changed_book` makes the notebook.
+source, SOLUTION is the solution's own text of that cell; `changed_book` makes the notebook, whose last cell, WITNESS, raises
+RAN if each line of the habit was run.
 """
 
 # ruff: noqa: E501 - the source of a cell is one string
@@ -224,8 +225,24 @@ HABITS: dict[str, dict[str, str]] = {
 }
 
 
+WITNESS, RAN = "zz-witness", "the habit was run"
+
+
+def witness(sources: list[str]) -> str:
+    """A cell that raises RuntimeError: RAN, or the lines that nobody has run. Comments are not run, nor is what sets a
+    parameter, which the grader sets itself.
+    """
+    lines = {line.strip() for source in sources for line in source.splitlines()} - {""}
+    lines = sorted(line for line in lines if not line.startswith(("#", "device =", "seed =")))
+    return (
+        "cells_that_ran = get_ipython().history_manager.input_hist_raw\n"
+        f"not_run = [line for line in {lines!r} if not any(line in cell for cell in cells_that_ran)]\n"
+        f"raise RuntimeError(not_run or {RAN!r})"
+    )
+
+
 def changed_book(book: dict, changes: dict[str, str]) -> dict:
-    """The solution `book` with the changes of one habit."""
+    """The solution `book` with the changes of one habit. ValueError for a change that has no place in it, or changes nothing."""
     own = {cell["id"]: "".join(cell["source"]) for cell in book["cells"]}
     whole = {"CRLF": own["code-swap"].replace("\n", "\r\n"), "SETUP": own["setup"], "SWAP": own["code-swap"]}
     new = {name: whole.get(text, text.replace("SOLUTION", own.get(name, ""))) for name, text in changes.items()}
@@ -237,7 +254,10 @@ def changed_book(book: dict, changes: dict[str, str]) -> dict:
                 cells += [
                     _cell(name, text) for name, text in new.items() if name not in own and name.startswith(prefix)
                 ]
-    return book | {"cells": cells}
+    placed = {cell["id"]: cell["source"] for cell in cells}
+    if lost := [name for name, text in new.items() if placed.get(name) != text or text == own.get(name)]:
+        raise ValueError(f"no change of {', '.join(lost)}")
+    return book | {"cells": [*cells, _cell(WITNESS, witness(list(new.values())))]}
 
 
 def _cell(name: str, source: str) -> dict:

@@ -289,6 +289,9 @@ def test_no_answer_that_does_nothing_earns_a_check(path, tmp_path):
         if check["task"] == task and check["earned"] > (built == "True")
     }
     assert earned == set() and len(records) == len(books)
+    cells = {task.name: task.code.id for task in lab.tasks}
+    died = {r["student"]: r["raised"] for r in records if cells[r["student"].split("=")[0]] in r["raised"]}
+    assert died == {}, "a cell that raises leaves no function that could do nothing"
 
 
 def test_what_ran_is_what_is_shown_and_compared():

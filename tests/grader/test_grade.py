@@ -26,6 +26,7 @@ import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
 from helpers.records import record_of
+from landed import not_shown, trace
 
 from utils.course.notebooks.lab import read_lab
 from utils.grader import folders, gradebook, protocol, sandbox, worker
@@ -182,8 +183,11 @@ def test_nobody_is_talked_into_a_grade(tmp_path, listeners, monkeypatch, every):
     first = graded(tmp_path / "first", {"ada": load(LAB)})["ada"]["isolation"]
     if sandbox.ON not in (first["namespaces"], first["signals"]):
         pytest.skip("nothing here keeps a submission from killing this user's processes")
-    checks = {task.check.id: task.check.source for task in read_lab(LAB).tasks}
+    lab = read_lab(LAB)
+    checks = {task.check.id: task.check.source for task in lab.tasks}
     words = {"SUBMISSIONS": repr(str(tmp_path / "in")), "HOSTS": repr(list(listeners)), "CHECKS": repr(checks)}
+    hidden_line = max(lab.tasks[0].hidden.source.splitlines(), key=len).strip()
+    words |= {"PREFIX": repr(folders.PREFIX), "HIDDEN_LINE": repr(hidden_line[::-1])}  # else an attack finds itself
     looked_into = ("edits_the_checks", "tells_of_what_was_hidden")
     tried = [path for n, path in enumerate(HOSTILE) if n % every == 0 or path.stem in looked_into]
     books = {path.stem: hostile(path, words) for path in tried}
@@ -192,6 +196,12 @@ def test_nobody_is_talked_into_a_grade(tmp_path, listeners, monkeypatch, every):
     records = graded(tmp_path, books_of_all, rules=replace(RULES, patience=HURRIED, seconds=900))
     earned = {name: records[name]["earned"] for name in books}
     assert earned == {name: earns for name, (_, earns) in books.items()}
+    dead = {
+        path.stem: (lacks, trace(records[path.stem]))
+        for path in tried
+        if (lacks := not_shown(path, records[path.stem]))
+    }
+    assert dead == {}, "not carried out, or with another end than the file says"
     assert records["victim"]["earned"] == 4
     assert heard(listeners) == [] and not (tmp_path / "in" / "pwned").exists()
     assert {(record["points"], len(record["checks"])) for record in records.values()} == {(20, 11)}

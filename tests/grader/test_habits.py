@@ -5,7 +5,7 @@ import json
 import nbclient
 import nbformat
 import pytest
-from habits import HABITS, changed_book
+from habits import HABITS, RAN, WITNESS, changed_book
 from helpers.paths import ROOT
 
 from utils.grader import grade as grading
@@ -15,6 +15,12 @@ LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
 RAISES = {  # in Jupyter too; the cell is the student's own, and no check needs it
     "a cell that raises", "a cell that is no Python", "an assert that fails", "an undefined name", "exit",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{"code-swop": "1"}, {"code-swap": "SOLUTION"}], ids=["no such cell", "no change"])
+def test_a_habit_that_changes_nothing_is_refused(changes):
+    with pytest.raises(ValueError, match="no change of code-sw"):
+        changed_book(json.loads(LAB.read_text()), changes)
 
 
 @pytest.mark.slow
@@ -34,6 +40,8 @@ def test_no_habit_costs_a_point(tmp_path, every):
         if record["earned"] < record["points"]
     }
     assert lost == {}
+    witnesses = {name: record["raised"].pop(WITNESS, (None, "not asked"))[1] for name, record in records.items()}
+    assert {name: said for name, said in witnesses.items() if said != RAN} == {}
     assert {name for name, record in records.items() if record["raised"]} == RAISES & tried.keys()
 
 
@@ -47,6 +55,12 @@ def test_jupyter_runs_a_habit_in_the_same_way(name, tmp_path, monkeypatch):
     for cell in book.cells:
         cell.source = "".join(cell.source)
     nbclient.NotebookClient(book, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    raised = {cell.id for cell in book.cells for output in cell.get("outputs", ()) if output.output_type == "error"}
+    raised = {
+        cell.id: output.evalue
+        for cell in book.cells
+        for output in cell.get("outputs", ())
+        if output.output_type == "error"
+    }
+    assert raised.pop(WITNESS) == RAN
     assert bool(raised) == (name in RAISES), raised
     assert not [cell for cell in raised if cell.startswith(("check-", "hidden-", "code-"))]

@@ -9,7 +9,8 @@ import pytest
 
 from utils.checks.planting import SOURCE
 
-DETECTORS = {SOURCE / "checks" / name for name in ("loop.py", "parts.py", "toy_problem.py")}
+CHECKS = SOURCE / "checks"
+DETECTORS = {*(CHECKS / "loop").glob("*.py"), CHECKS / "parts.py", CHECKS / "toy_problem.py"}
 
 
 def assert_caught(detector: Callable, *examined) -> AssertionError:

@@ -21,8 +21,8 @@ from torch.utils.data import Dataset
 
 from utils.data import IGNORE
 from utils.distributed import rendezvous
-from utils.distributed.ranks import started
-from utils.distributed.rendezvous import joined
+from utils.distributed.ranks import current_ranks
+from utils.distributed.rendezvous import connect
 from utils.loop import Config, Result, evaluate, train
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum
@@ -172,7 +172,7 @@ class At:
         if not outputs.requires_grad:
             return loss
         self.step -= 1
-        return self.action(loss) if self.step == 0 and self.rank == started().rank else loss
+        return self.action(loss) if self.step == 0 and self.rank == current_ranks().rank else loss
 
 
 def send(number: int) -> Callable[[Tensor], Tensor]:
@@ -187,21 +187,24 @@ def fail(loss: Tensor) -> Tensor:
     raise IndexError("Target 7 is out of bounds.")
 
 
-def run(case: str, folder: Path | None = None, loss=cross_entropy_sum, **changes) -> tuple[Result, Dataset]:
+def run(
+    case: str, folder: Path | None = None, loss=cross_entropy_sum, peak_flops=0.0, **changes
+) -> tuple[Result, Dataset]:
     build, data, options = (CASES | OTHERS)[case]
-    torch.manual_seed(1 + started().rank)  # other weights on each rank: those of rank 0 count
+    torch.manual_seed(1 + current_ranks().rank)  # other weights on each rank: those of rank 0 count
     train_data = data()
     val_data = (
         Points(41, seed=1) if data is Points else data()
     )  # 41: of the last 2 in batches of 13, two ranks have none
     config = Config(device="cpu", **COMMON | options | changes)
-    return train(build(), train_data, val_data, config, run=folder, loss=loss), train_data
+    result = train(build(), train_data, val_data, config, run=folder, loss=loss, peak_flops=peak_flops)
+    return result, train_data
 
 
 def outcome(result: Result, data: Dataset) -> dict:
     return {
         "history": [{k: v for k, v in record.items() if k != MEASURED} for record in result.history],
-        "seen": data.seen[2 if started().world == 1 else 4 :],  # the others are tried beforehand
+        "seen": data.seen[2 if current_ranks().world == 1 else 4 :],  # the others are tried beforehand
         "steps": result.steps,
         "best": result.best,
         "stopped": result.stopped_early,
@@ -217,15 +220,15 @@ def digest(model: nn.Module) -> str:
 def evaluated(folder: Path) -> dict[str, tuple]:
     """The scores of data whose last batches leave some ranks with nothing, by (examples, batch size)."""
     torch.manual_seed(0)
-    model, us = perceptron(), started()
-    with joined(us):
+    model, us = perceptron(), current_ranks()
+    with connect(us):
         sizes = ((41, 13), (41, 4), (1, 4), (96, 7))
         return {str(s): evaluate(model, Points(s[0]), batch_size=s[1], ranks=us) for s in sizes}
 
 
 def stopped(folder: Path, step: str, parallel: str) -> None:
     """The last rank alone is sent SIGTERM in a step."""
-    sigterm = At(int(step), started().world - 1, send(signal.SIGTERM))
+    sigterm = At(int(step), current_ranks().world - 1, send(signal.SIGTERM))
     run("ten", folder / "run", loss=sigterm, parallel=parallel)
 
 
@@ -236,7 +239,7 @@ def resumed(folder: Path) -> dict:
 def interrupted(folder: Path, case: str) -> dict:
     """As above, and the same ranks go on."""
     with suppress(SystemExit):
-        run(case, folder / case, loss=At(17, started().world - 1, send(signal.SIGTERM)))
+        run(case, folder / case, loss=At(17, current_ranks().world - 1, send(signal.SIGTERM)))
     return outcome(*run(case, folder / case))
 
 
@@ -307,7 +310,7 @@ def alike(folder: Path) -> dict:
     """What every rank must decide, or refuse, as the others do."""
     bad = partial(torch.mul, other=float("nan"))
     model, wide = perceptron(), MLP((5, 17, 3)).double()
-    other = wide if started().rank == 1 else model
+    other = wide if current_ranks().rank == 1 else model
     data, config = Points(), Config(steps=3, batch_size=8, device="cpu")
     return {
         "raised": refusal(run, "ten", loss=At(5, 1, bad)),
@@ -319,7 +322,7 @@ def alike(folder: Path) -> dict:
         "scaled in parts": outcome(*run("half", loss=At(5, 1, bad), precision="fp16", parallel="fsdp")),
         **{name: outcome(*run("even", **options)) for name, options in TOO_SMALL.items()},
         "other models": refusal(train, other, data, None, config),
-        "other configs": refusal(run, "even", lr=0.1 * (1 + started().rank)),
+        "other configs": refusal(run, "even", lr=0.1 * (1 + current_ranks().rank)),
         "still works": outcome(*run("even", steps=3)),
         "watched": [outcome(*run("centred", steps=9, val_every=every))["weights"] for every in (0, 3)],
         "nested": [outcome(*run("nested", steps=9, parallel=how))["history"] for how in ("ddp", "fsdp")],
@@ -328,7 +331,7 @@ def alike(folder: Path) -> dict:
 
 
 def write(folder: Path, name: str, value: object) -> None:
-    (folder / f"{name}-{started().rank}.json").write_text(json.dumps(value))
+    (folder / f"{name}-{current_ranks().rank}.json").write_text(json.dumps(value))
 
 
 if __name__ == "__main__":

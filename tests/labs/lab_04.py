@@ -29,7 +29,7 @@ wrong(
         """,
         "return Value(self.data + other.data, ((self, 1.0), (other, 1.0)))",
     ),
-    says=["result = a + 3", "no attribute 'data'", "isinstance(other, Value)"],
+    says=["AttributeError", "result = a + 3", "no attribute 'data'", "isinstance(other, Value)"],
 )
 wrong("power keeps its exponent", ("self.data ** (n - 1)", "self.data ** (n)"), says=["a ** 3", "n * x ** (n - 1)"])
 wrong(

@@ -48,7 +48,7 @@ wrong(
     says=["standard deviation 0.02"],
 )
 wrong("without bias", ("x @ self.weight.T + self.bias", "x @ self.weight.T"), says=["then comes the bias"])
-wrong("without super", ("super().__init__()", ""), says=["super().__init__() first"])
+wrong("without super", ("super().__init__()", ""), says=["AttributeError", "super().__init__() first"])
 wrong(
     "uniform",
     ("0.02 * torch.randn(outputs, inputs)", "0.02 * math.sqrt(12) * (torch.rand(outputs, inputs) - 0.5)"),

@@ -461,7 +461,7 @@ wrong(
 wrong(
     "stumbles over none",
     ("[p.grad for p in parameters if p.grad is not None]", "[p.grad for p in parameters]"),
-    says=["is left out"],
+    says=["AttributeError", "is left out"],
 )
 wrong(
     "takes fp16",

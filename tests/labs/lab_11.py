@@ -481,7 +481,7 @@ wrong(
     "stumbles over a tuple",
     ("not isinstance(given, Tensor) or not isinstance(output, Tensor)", "given is None"),
     of=another_way,
-    says=["the LSTM returns a tuple"],
+    says=["AttributeError", "the LSTM returns a tuple"],
 )
 wrong(
     "swallows the error",
@@ -534,7 +534,7 @@ wrong(
 wrong(
     "looks at the output only",
     ("inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor)", "isinstance(output, Tensor)"),
-    says=["whose output or first input is no tensor"],
+    says=["AttributeError", "whose output or first input is no tensor"],
 )
 wrong(
     "the input is sound unless it is NaN",

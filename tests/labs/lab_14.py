@@ -435,12 +435,12 @@ wrong(
     ("buckets([p.numel() for p in trained], capacity)", "buckets([p.numel() for p in trained], 1)"),
     says=["buckets are those of buckets"],
 )
-wrong("first backward only", ("arrived.clear()", ""), says=["begin to count anew"])
+wrong("first backward only", ("arrived.clear()", ""), says=["AttributeError", "begin to count anew"])
 wrong(
     "frozen fill buckets",
     ("[p for p in model.parameters() if p.requires_grad]", "list(model.parameters())"),
     ("for p in bucket:", "for p in (p for p in bucket if p.requires_grad):"),
-    says=["leave frozen ones out"],
+    says=["AttributeError", "leave frozen ones out"],
 )
 wrong("logs the places", ("log.append(number)", "log.append(len(bucket))"), says=["bucket 0 in the log"])
 wrong(
@@ -455,7 +455,7 @@ wrong(
     "one count for all buckets",
     ("log = []", "log, shared = [], []"),
     ("arrived = []", "arrived = shared"),
-    says=["counts its own Parameters"],
+    says=["AttributeError", "counts its own Parameters"],
 )
 wrong(
     "one message for each parameter",

@@ -2,19 +2,21 @@
 
 import ast
 import functools
+import re
 from itertools import zip_longest
 
 import pytest
 import torch
 from helpers import lab_worker
 from helpers.labs import COMPILES, LABS, PASSED, QUICK, cells_of, each_lab, failing, nightly_in, relying_on, verdicts
-from variants import Variant, Variants, all_variants, replaced, solved
+from variants import RUN, Variant, Variants, all_variants, replaced, solved, stopped_where_it_differs
 
 import utils.data
 from utils.lab import Ask
 
 VARIANTS = all_variants()
 WRONG, RIGHT = 5, 2  # variants that each lab has at the least
+STALE = "AttributeError|ImportError|ModuleNotFoundError|NameError|UnboundLocalError"
 
 
 def task_of(variant: Variant):
@@ -69,6 +71,24 @@ def test_wrong_code_is_caught_and_right_code_is_not(variant):
         assert first == task.check.id, found
         assert message.startswith("AssertionError: "), message
         assert [words for words in variant.says if words not in message] == [], message
+        died_of = re.findall(rf"^got: +({STALE})", message, re.MULTILINE)
+        assert set(died_of) <= set(variant.says), f"of a name that is not there, which is not what is wrong: {message}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(each, id=each.id, marks=nightly_in(each.lab, COMPILES))
+        for each in VARIANTS + other_ways()
+        if each.right
+    ],
+)
+def test_what_is_other_in_right_code_was_run(variant):
+    task = task_of(variant)
+    code = stopped_where_it_differs(cell_of(variant)[task.code.id], solved(task.code.source))
+    found = failing(LABS[variant.lab], {task.code.id: code}, [task])
+    assert any(RUN in message for message in found.values()), found or "its check passes without these lines"
 
 
 @pytest.mark.slow
@@ -156,6 +176,13 @@ def test_a_solution_loses_its_marks_and_what_stands_instead():
 )
 def test_a_change_is_made_at_the_indentation_of_the_line_it_begins_in(old, new, wanted):
     assert replaced(solved(CELL), old, new).split("\n", 2)[2] == wanted
+
+
+def test_code_is_stopped_where_the_solution_has_other_lines():
+    other = solved(CELL).replace("y += x", "y *= 2")
+    assert stopped_where_it_differs(solved(CELL), solved(CELL)) == ast.unparse(ast.parse(solved(CELL)))
+    stopped = stopped_where_it_differs(other, solved(CELL))
+    assert stopped.count(RUN) == 1 and "y = x" in stopped and "return y" in stopped and "y *= 2" not in stopped
 
 
 @pytest.mark.parametrize(("old", "times"), [("y += 2", 0), ("y", 3), ("y = x\ny += x", 0), ("", 0)])

@@ -22,6 +22,7 @@ together with right variants of other tasks, those of the tasks that need it; `a
 the first.
 """
 
+import ast
 import importlib
 import re
 import textwrap
@@ -95,6 +96,40 @@ def solved(solution: str) -> str:
     """A solution's cell without its marks, and without the starter's text after ### INSTEAD."""
     kept = re.sub(r"^ *### INSTEAD\n.*?(?=^ *### END)", "", solution, flags=re.M | re.S)
     return "\n".join(line for line in kept.split("\n") if not re.match(" *### (BEGIN|END) SOLUTION", line))
+
+
+RUN = "this line was run"
+
+
+def stopped_where_it_differs(code: str, solution: str) -> str:
+    """The code with `raise RuntimeError(RUN)` for each statement in its functions that the solution does not have.
+
+    A check that passes this has never run what is other in the code.
+    """
+    tree = _Stopped({ast.unparse(node) for node in ast.walk(ast.parse(solution)) if isinstance(node, ast.stmt)})
+    return ast.unparse(ast.fix_missing_locations(tree.visit(ast.parse(code))))
+
+
+class _Stopped(ast.NodeTransformer):
+    def __init__(self, known: set[str]):
+        self.known = known
+
+    def visit_FunctionDef(self, function: ast.FunctionDef) -> ast.FunctionDef:
+        function.body = [self._stopped(statement) for statement in function.body]
+        return function
+
+    def _stopped(self, statement: ast.stmt) -> ast.stmt:
+        """The statement as it is, or stopped: a loop or a branch within its body, if that has other lines."""
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            return self.visit(statement)
+        before = ast.unparse(statement)
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if is_text or isinstance(statement, ast.Import | ast.ImportFrom) or before in self.known:
+            return statement
+        for field, value in ast.iter_fields(statement):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(statement, field, [self._stopped(inner) for inner in value])
+        return statement if ast.unparse(statement) != before else ast.parse(f"raise RuntimeError({RUN!r})").body[0]
 
 
 def dedented(text: str) -> str:

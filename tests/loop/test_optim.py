@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 from utils.device import pick_device
-from utils.loop.optim import clip_gradients, zero_grad
+from utils.loop.training import clip_gradients, zero_grad
 
 SHAPES = [(7, 5), (5,), (), (300, 40)]
 device = pick_device()

@@ -20,6 +20,7 @@ from utils.loop import Config, checkpoint, monitor, train
 from utils.loop import log as logs
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum
+from utils.loop.saved_run import read_run
 
 TRAIN = [
     sys.executable,
@@ -257,3 +258,60 @@ def test_the_rate_of_the_first_record_after_a_resume_counts_what_was_trained_sin
     stop = None
     records = train(nn.Linear(2, 3), data, None, config, run=tmp_path, loss=loss).history
     assert [record[MEASURED]["targets_per_second"] for record in records] == [8.0, 8.0]
+
+
+# ---- folders of older versions --------------------------------------------------------------------------------------
+
+ONCE_SETTINGS = {"dollars_per_hour": 36.0, "peak_flops": 1e12, "progress": True}
+
+
+def make_older(folder: Path, **progress) -> None:
+    """Rewrite the folder of a run as an older version would have left it, with these values under its old names."""
+    metadata = json.loads((folder / "run.json").read_text())
+    metadata["config"] |= ONCE_SETTINGS
+    del metadata["dollars_per_hour"]
+    (folder / "run.json").write_text(json.dumps(metadata))
+    for path in checkpoint.find(folder / "checkpoints", kind=None):
+        saved = checkpoint.load(path)
+        saved["config"] |= ONCE_SETTINGS
+        for former, name in (("parts", "n_micro_batches"), ("worse", "validations_without_improvement")):
+            saved["progress"][former] = progress.get(former, saved["progress"].pop(name))
+        path.unlink()
+        checkpoint.save(folder / "checkpoints", saved["progress"]["step"], saved, path.name.partition("-")[0])
+
+
+class Watched(nn.Linear):
+    """Keeps the sizes of the batches that it trains on."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.sizes = []
+
+    def forward(self, x):
+        if self.training and torch.is_grad_enabled():
+            self.sizes.append(len(x))
+        return super().forward(x)
+
+
+def test_a_run_of_an_older_version_goes_on_where_it_was(tmp_path):
+    """It had split its batches in 4 when memory ran out, and had had 5 of the 7 validations that its patience allows."""
+    x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    data, wrong = TensorData(x, (x[:, 0] > 0).long()), TensorData(x, (x[:, 0] <= 0).long())
+    settings = {"batch_size": 32, "lr": 0.1, "val_every": 1, "patience": 7, "save_every": 1}
+    train(Watched(), data, wrong, Config(steps=6, **settings), run=tmp_path)
+    make_older(tmp_path, parts=4, worse=5)
+    model = Watched()
+    result = train(model, data, wrong, Config(steps=20, **settings), run=tmp_path, dollars_per_hour=36.0)
+    assert set(model.sizes) == {8} and (result.steps, result.stopped_early) == (8, True)
+
+
+def test_the_cost_of_an_older_run_is_still_shown(tmp_path):
+    data = TensorData(torch.randn(64, 2), torch.zeros(64).long())
+    train(Watched(), data, None, Config(steps=2), run=tmp_path, dollars_per_hour=3.6e6)
+    dollars = json.loads((tmp_path / "run.json").read_text())["dollars"]
+    shown = read_run(tmp_path).summary()
+    assert shown["cost"] == f"${dollars:,.2f} at $3.6e+06 an hour"
+    make_older(tmp_path)
+    shown_of_older = read_run(tmp_path).summary()
+    assert shown_of_older["cost"] == f"${dollars:,.2f} at $36 an hour"
+    assert shown_of_older["config"] == shown["config"]

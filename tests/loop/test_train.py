@@ -39,8 +39,9 @@ def plain(history: list[dict]) -> list[dict]:
     return [{k: v for k, v in record.items() if k != MEASURED} for record in history]
 
 
-def trained(model=None, data=SPIRAL.train, val=None, loss=cross_entropy_sum, run=None, **config):
-    return train(model or net(0.1), data, val, Config(**{"steps": 30, "lr": 1e-2, **config}), loss=loss, run=run)
+def trained(model=None, data=SPIRAL.train, val=None, *, loss=cross_entropy_sum, run=None, peak_flops=0.0, **config):
+    config = Config(**{"steps": 30, "lr": 1e-2, **config})
+    return train(model or net(0.1), data, val, config, loss=loss, run=run, peak_flops=peak_flops)
 
 
 # ---- the same config, the same run ----------------------------------------------------------------------------------
@@ -71,9 +72,8 @@ def test_the_run_does_not_depend_on_the_callers_random_streams_and_leaves_them_a
 def test_watching_does_not_change_the_run(tmp_path, precision):
     common = {"precision": precision, "ema": 0.9, "steps": 40, "clip": 0.5}
     blind = trained(log_every=40, save_every=0, **common)
-    watched = trained(
-        val=SPIRAL.val, run=tmp_path, log_every=1, val_every=1, save_every=1, peak_flops=1e12, progress=True, **common
-    )
+    config = Config(lr=1e-2, log_every=1, val_every=1, save_every=1, **common)
+    watched = train(net(0.1), SPIRAL.train, SPIRAL.val, config, run=tmp_path, peak_flops=1e12, progress=True)
     assert torch.equal(weights(blind.model), weights(watched.model))
     assert torch.equal(weights(blind.ema), weights(watched.ema))
     assert len(watched.history) == 80 and len(blind.history) == 1

@@ -51,7 +51,14 @@ def test_the_folder_is_a_site_that_offers_the_archive(published):
 
 def test_students_get_the_course_without_its_solutions(unpacked):
     stored = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert {"README.md", "LICENSE", "Makefile", "pyproject.toml", "requirements.txt", "utils/loop/train.py"} <= stored
+    assert {
+        "README.md",
+        "LICENSE",
+        "Makefile",
+        "pyproject.toml",
+        "requirements.txt",
+        "utils/loop/training.py",
+    } <= stored
     assert {path.split("/")[0] for path in stored if "/" in path} == {"notebooks", "labs", "utils"}
     for folder in ("notebooks", "labs"):
         here = {

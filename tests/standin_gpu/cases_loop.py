@@ -11,7 +11,7 @@ from utils import device as loop_device
 from utils.data.datasets import TensorData, spiral
 from utils.loop import Config, Result, evaluate, train
 from utils.loop.checkpoint import find
-from utils.loop.train import Scores
+from utils.loop.training import Scores
 
 SPIRAL = spiral()
 DATA, VALIDATION = SPIRAL.train, SPIRAL.val
@@ -111,9 +111,9 @@ def everything(device: str, **config) -> tuple[Result, Scores]:
     """A run with all that a Config can turn on, but for dropout, which the devices draw differently."""
     settings = Config(
         steps=20, batch_size=64, lr=1e-2, warmup=3, schedule="cosine", clip=0.1, weight_decay=0.1, accumulation=2,
-        ema=0.9, val_every=5, log_every=5, patience=3, peak_flops=1e12, device=device, **config,
+        ema=0.9, val_every=5, log_every=5, patience=3, device=device, **config,
     )  # fmt: skip
-    result = train(net(dropout=0), DATA, VALIDATION, settings)
+    result = train(net(dropout=0), DATA, VALIDATION, settings, peak_flops=1e12)
     return result, evaluate(result.ema, VALIDATION, batch_size=50)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from helpers.resumable_run import same
-from torture.kill import STEP_SECONDS, check_newest, finish, last_line
+from torture.kill import RUNS_PER_KILL, STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import Victim, call_before, start, train_prepared
 
@@ -86,6 +86,11 @@ def disk(folder: Path, count: int, seed: int = 0) -> Tally:
     attempts = 0
     while tally.count < count:
         attempts += 1
+        if attempts > RUNS_PER_KILL * (count + 1):
+            tally.wrong.append(
+                f"{TROUBLES[tally.count % len(TROUBLES)].what}: it never befalls a run: nothing was tried"
+            )
+            break
         trouble = TROUBLES[tally.count % len(TROUBLES)](small, folder, f"try-{attempts}", draw)
         wrong = trouble.tried(expected, tally)
         tally.wrong += [f"try {attempts}, {trouble.what}: {each}" for each in wrong]

@@ -137,6 +137,13 @@ def hostile(folder: Path, count: int, seed: int = 0) -> Tally:
     pickle.loads(pickle.dumps(Trap(mark)))
     if not mark.exists():
         tally.wrong.append("the trap does not work: nothing was tried")
+    control = folder / "control"
+    control.mkdir()
+    for path in (checkpoint.save(control, 1, {"model": 1}), _forged(control, newest, lambda copy: None)):
+        try:
+            checkpoint.load(path)
+        except ValueError as error:
+            tally.wrong.append(f"what holds no trap is refused too, so that nothing was tried: {error}")
     return tally
 
 

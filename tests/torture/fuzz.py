@@ -10,7 +10,6 @@ import signal
 import warnings
 from dataclasses import fields
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -27,13 +26,13 @@ from torture.tally import Tally
 from torture.victims import start
 
 from utils.loop import checkpoint
+from utils.loop import training as loop
 from utils.loop.config import CHOICES, Config
 from utils.loop.log import MEASURED
 from utils.loop.signals import SIGTERM_EXIT
 
-loop = import_module("utils.loop.train")  # the module: the name in utils.loop is the function
-
 PLAIN = {"steps": 4, "batch_size": 4, "device": "cpu", "worker_timeout": 60.0, "log_every": 2, "save_every": 2}
+ARGUMENTS = {"dollars_per_hour": 0.0, "peak_flops": 0.0, "progress": False}  # of train, and no fields of Config
 MANY_STEPS = 100  # a run of more is sent a SIGTERM in its step number LONG_ENOUGH
 LONG_ENOUGH = 5
 SOUND = {  # values of each field that can work; some of them not together
@@ -127,6 +126,12 @@ def _settled(case: dict) -> dict:
     return case
 
 
+def _settings(case: dict) -> tuple[Config, dict]:
+    """What is set in a case: the Config, and the arguments of train that are none of its fields."""
+    options = {name: value for name, value in case["config"].items() if name in ARGUMENTS}
+    return Config(**{name: value for name, value in case["config"].items() if name not in ARGUMENTS}), options
+
+
 def fuzz(folder: Path, count: int, seed: int = 0) -> Tally:
     """`count` cases, each in a process of its own."""
     tally = Tally("generated configs and datasets")
@@ -201,7 +206,7 @@ class Trial:
 
     def _train(self) -> loop.Result:
         case, kind = self.case, oddities.MODELS[self.case["model"]][0]
-        config = Config(**case["config"])
+        config, options = _settings(case)
         data = data_of(case["data"], kind)
         validation = (
             data if case["validation"] == "the same" else case["validation"] and data_of(case["validation"], kind)
@@ -225,12 +230,13 @@ class Trial:
                 run=self.run,
                 labels=case["labels"],
                 loss=oddities.LOSSES[case["loss"]],
+                **options,
             )
         finally:
             loop.train_step = made
 
     def _judge_result(self) -> None:
-        result, config = self.result, Config(**self.case["config"])
+        result, (config, _) = self.result, _settings(self.case)
         self.outcome = "trained"
         if reason := _hopeless(self.case):
             self.wrong.append(f"it trained, though {reason}")
@@ -395,14 +401,14 @@ def _surroundings() -> str:
 
 def _hopeless(case: dict) -> str | None:
     """Why a case cannot be sound; None if it may be."""
-    for field in fields(Config):
-        value = case["config"].get(field.name, field.default)
-        if type(value) is not field.type and not (field.type is float and type(value) is int):
-            return f"{field.name} is of type {type(value).__name__}"
-        if field.type is not str and not 0 <= value < math.inf:
-            return f"{field.name} is {value}"
-        if field.name in CHOICES and value not in CHOICES[field.name]:
-            return f"{field.name} is {value}"
+    for name, default in ({field.name: field.default for field in fields(Config)} | ARGUMENTS).items():
+        value, kind = case["config"].get(name, default), type(default)
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            return f"{name} is of type {type(value).__name__}"
+        if kind is not str and not 0 <= value < math.inf:
+            return f"{name} is {value}"
+        if name in CHOICES and value not in CHOICES[name]:
+            return f"{name} is {value}"
     wholes = ("steps", "batch_size", "accumulation", "val_batch_size", "log_every", "keep", "prefetch", "max_skips")
     if zero := next((name for name in wholes if case["config"].get(name) == 0), None):
         return f"{zero} is 0"

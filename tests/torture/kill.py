@@ -14,6 +14,7 @@ from torture.victims import Victim, lines_of_a_save, start, train_to_the_end
 from utils.loop import checkpoint
 
 KILLS_PER_RUN = 4
+RUNS_PER_KILL = 10  # at the most: a run may end before its instant comes, but not every run
 STEP_SECONDS = 0.02  # about, between two saves
 
 
@@ -25,6 +26,9 @@ def kill(folder: Path, count: int, seed: int = 0) -> Tally:
     runs = 0
     while tally.count < count:
         runs += 1
+        if runs > RUNS_PER_KILL * (count + 1):
+            tally.wrong.append("runs end before they are killed: nothing was tried")
+            break
         here, workers = folder / f"run-{runs}", 2 * (runs % 2)
         for _ in range(min(KILLS_PER_RUN, count - tally.count)):
             inside = tally.count % 2 == 0

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset, default_collate
 from torture.tally import Tally
 from torture.victims import together
 
-from utils.loop import checkpoint, diagnosis, state, train
+from utils.loop import checkpoint, state, train, training
 from utils.loop.config import Config
 from utils.loop.guards import Guard
 
@@ -122,13 +122,16 @@ class Clock:
 
     def __init__(self, plan: Plan, rank: int):
         self.plan, self.on, self.losses = plan, rank == plan.rank, 0
+        self.struck = 0  # times
 
     def strikes(self, place: str) -> bool:
-        return (
+        strikes = (
             self.on
             and self.plan.place == place
             and self.plan.strikes(*divmod(self.losses, self.plan.config.accumulation))
         )
+        self.struck += strikes
+        return strikes
 
 
 clock: Clock  # of this process; a copied model would carry a copy of it
@@ -141,7 +144,7 @@ class Points(Dataset):
         generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(EXAMPLES, 5, generator=generator).to(plan.dtype)
         self.y = self.x[:, :3].argmax(1)
-        self.seen, self.bad = [], set()
+        self.seen, self.bad, self.struck = [], set(), 0
         self.plan = plan if plan.place == "data" and plan.rank == rank else None
         self.tried = 2 * plan.world + 3  # examples, before the first step: the last ones for the digest of the data
         sizes = [len(range(rank, _batch_size(step), plan.world)) for step in range(STEPS)]
@@ -154,6 +157,7 @@ class Points(Dataset):
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
         if self.plan and len(self.seen) in self.planted:
             self.bad.add(i)
+        self.struck += i in self.bad
         x = _struck(self.x[i], self.plan.value) if i in self.bad else self.x[i]
         if self.plan and not self.plan.lasting:
             self.bad.clear()
@@ -230,12 +234,13 @@ def _train(plan: Plan, here: Path, rank: int) -> None:
     model, data = build(plan), Points(plan, rank)
     late = patch.object(state, "Guard", LateGuard) if plan.late else nullcontext()
     found = {"error": None}
-    with late, patch.object(diagnosis, "CHECK_EVERY", CHECK_EVERY):
+    with late, patch.object(training, "CHECK_EVERY", CHECK_EVERY):
         try:
             found["history"] = train(model, data, None, plan.config, run=here / "run", loss=loss).history
         except FloatingPointError as raised:
             found["error"] = str(raised)
         found |= {"model": copy.deepcopy(model.state_dict()), "seen": data.seen[data.tried :]}
+        found["struck"] = clock.struck + data.struck
         found["saved"] = checkpoint.load_newest(here / "run" / "checkpoints")
         if f"step {plan.steps[0] + 1} is not finite" in (found["error"] or ""):
             _go_on(replace(plan, place="nowhere"), here, rank)
@@ -406,6 +411,8 @@ def _copied(model: nn.Module) -> dict[str, Tensor]:
 def _judge(plan: Plan, here: Path, rank: int) -> None:
     """Raises ValueError, saying what differs, or writes a word on what happened."""
     found = [torch.load(here / f"found-{rank}") for rank in range(plan.world)]
+    if not found[plan.rank]["struck"]:
+        raise ValueError("the run went by without a strike: nothing was tried")
     hand = ByHand(plan, [one["seen"] for one in found])
     differences = [
         f"on rank {rank}, {what}" for rank, one in enumerate(found) for what in _differences(plan, one, hand)

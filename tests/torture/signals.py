@@ -9,19 +9,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from helpers.resumable_run import same
-from torture.kill import STEP_SECONDS, check_newest, finish, last_line
+from torture.kill import RUNS_PER_KILL, STEP_SECONDS, check_newest, finish, last_line
 from torture.tally import Tally
 from torture.victims import STEPS, Victim, call_before, lines_of_a_save, start, train_prepared
 
 from utils.loop import checkpoint
+from utils.loop import training as loop
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT
-
-loop = import_module("utils.loop.train")  # the module: the name in utils.loop is the function
 
 LOGGED = {"log_every": 1}  # so that the log tells each step made
 REFUSED = "RuntimeError: another run "
@@ -105,6 +103,9 @@ def signals(folder: Path, count: int, seed: int = 0) -> Tally:
     while tally.count < count:
         attempts += 1
         what = list(TROUBLES)[tally.count % len(TROUBLES)]
+        if attempts > RUNS_PER_KILL * (count + 1):
+            tally.wrong.append(f"{what}: it never befalls a run: nothing was tried")
+            break
         one = Try(folder / f"try-{attempts}", lines, draw)
         counted = TROUBLES[what](one)
         tally.count += counted
@@ -182,7 +183,7 @@ def _sigint(one: Try) -> bool:
         code = one.ended(victim, signal.SIGINT, alone=False)
     if code == 0:
         return False
-    if code not in (1, -signal.SIGINT):
+    if code not in (1, -signal.SIGINT) or (code == 1 and "KeyboardInterrupt" not in (one.here / "log").read_text()):
         one.wrong.append(f"it ended with {code}: {last_line(one.here)}")
     return True
 
@@ -244,6 +245,7 @@ def _another_tmpdir(one: Try) -> bool:
     one.options["workers"] = 2
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="torture-") as elsewhere:
         victim = one.start_and_wait(partial(_set_tmpdir, elsewhere))
+        used = bool(os.listdir(elsewhere))  # by its workers, if they have begun
         number = one.draw.choice((0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL))
         if number == signal.SIGKILL:
             victim.stand_still()
@@ -256,7 +258,7 @@ def _another_tmpdir(one: Try) -> bool:
             Path(elsewhere, left.pop()).rmdir()  # an empty folder, or this fails
         if left:
             one.wrong.append(f"left in $TMPDIR: {', '.join(left)}")
-    return True
+    return used
 
 
 TROUBLES = {

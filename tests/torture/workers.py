@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from helpers.resumable_run import EXAMPLES, Noisy
 from torch import Tensor, nn
+from torture.kill import RUNS_PER_KILL
 from torture.tally import Tally
 from torture.victims import config_of, start
 
@@ -47,15 +48,21 @@ TROUBLES = {
 
 
 IN_A_STEP = "is killed in a step"  # by the parent, in the middle of one
+KILLING = "now the worker is killed"
 CALLS = 60  # of the loss in a run: 30 steps of two micro-batches, and some validations
 
 
 def workers(folder: Path, count: int, seed: int = 0) -> Tally:
     """Each trouble at a random example, or a worker's death in a random step of its parent's; one worker or two."""
     tally, draw = Tally("workers in trouble"), random.Random(seed)
-    for number in range(count):
-        what = [*TROUBLES, IN_A_STEP][number % (len(TROUBLES) + 1)]
-        log = folder / f"log-{number}"
+    attempts = 0
+    while tally.count < count:
+        attempts += 1
+        if attempts > RUNS_PER_KILL * (count + 1):
+            tally.wrong.append(f"{IN_A_STEP}: no worker was killed: nothing was tried")
+            break
+        what = [*TROUBLES, IN_A_STEP][tally.count % (len(TROUBLES) + 1)]
+        log = folder / f"log-{attempts}"
         processes = draw.choice((1, 2))
         if what == IN_A_STEP:
             call = draw.randrange(CALLS)
@@ -72,6 +79,8 @@ def workers(folder: Path, count: int, seed: int = 0) -> Tally:
         except RuntimeError as hangs:
             code = str(hangs)
         said = log.read_text().splitlines()
+        if what == IN_A_STEP and KILLING not in said and code == 0:
+            continue  # the run has fewer steps with workers than this
         tally.count += 1
         tally.notes[what] += 1
         if code not in codes or (code == 1 and not (said and re.match(f"RuntimeError: ({words})", said[-1]))):
@@ -94,6 +103,7 @@ def _train_and_kill(call: int, processes: int) -> None:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         alive = active_children()  # none while the loss is tried beforehand
         if alive and next(calls, None) == call:
+            print(KILLING, flush=True)
             worker = max(process.pid for process in alive)
             os.kill(worker, signal.SIGKILL)
             os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)  # SIGCHLD has come

@@ -1,6 +1,6 @@
 """Asserts that explain themselves, and detectors of silent bugs."""
 
-from utils.checks.asserts import NOT_VERIFIED, explain_asserts, not_verified, raises
+from utils.checks.asserts import explain_asserts, not_verified, raises
 from utils.checks.parts import (
     batches_mix_classes,
     decay_is_decoupled,

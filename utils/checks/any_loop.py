@@ -1,4 +1,4 @@
-"""Any training loop in front of the detectors of loop.py: `adapt` makes it callable for them, `examine` runs them all.
+"""Any training loop in front of the detectors in loop/: `adapt` makes it callable for them, `examine` runs them all.
 
 README.md shows both in one screen.
 """
@@ -18,7 +18,7 @@ from utils.device import own_random_streams
 from utils.loop.config import Config
 from utils.loop.metrics import count_targets, cross_entropy_sum
 
-OBJECTS = ("model", "data", "val", "run", "loss")
+OBJECTS = ("model", "data", "val", "run", "loss", "peak_flops")
 UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
 
 
@@ -28,6 +28,7 @@ def adapt(loop: Callable) -> Train:
     model and data: a module to train in place, and a dataset of (x, y). Of the rest, those that the loop has:
     val: a dataset to validate on. run: a folder for its checkpoints, from which the same call goes on.
     loss: (outputs, targets) → the mean over the targets; without this parameter the loop uses cross-entropy.
+    peak_flops: peak FLOP/s of the device, for the MFU in its records; 0: none is asked for.
     steps, batch_size, lr, seed, clip, …: any setting of utils.loop.Config, with the meaning that it has there.
 
     A detector that needs another parameter raises NotJudged. Raises ValueError for a name that no detector knows.
@@ -41,13 +42,14 @@ def adapt(loop: Callable) -> Train:
             "settings of utils.loop.Config"
         )
 
-    def train(model, data, val=None, config=None, *, run=None, loss=None):
+    def train(model, data, val=None, config=None, *, run=None, loss=None, peak_flops=0.0):
         settings = asdict(config or Config())
         plain = asdict(plain_config())
         asked = {name for name, value in settings.items() if value != plain[name]} - UNSEEN
         asked |= {name for name, value in (("val", val), ("run", run), ("loss", loss)) if value is not None}
+        asked |= {"peak_flops"} if peak_flops else set()
         needs(train, *sorted(asked))
-        given = settings | {"model": model, "data": data, "val": val, "run": run}
+        given = settings | {"model": model, "data": data, "val": val, "run": run, "peak_flops": peak_flops}
         given["loss"] = _mean(loss or cross_entropy_sum)
         return loop(**{name: given[name] for name in names})
 
@@ -75,13 +77,15 @@ def examine(train: Train) -> dict[str, str]:
 
 
 def detectors() -> dict[str, Callable[[Train], None]]:
-    """The detectors of loop.py, by name; that of resuming once for each state that can be lost."""
+    """The detectors in loop/, by name; that of resuming once for each state that can be lost."""
     found = public_functions(detectors_of_loops)
     resumes = found.pop("resumes_exactly")
     return found | {f"resumes_exactly: {what}": partial(resumes, what=what) for what in detectors_of_loops.RESUMED}
 
 
 def public_functions(module: ModuleType) -> dict[str, Callable]:
-    """The functions that a module defines, by name, without those that begin with an underscore."""
+    """The functions of a module by name, without those that begin with an underscore: what it defines, or, if it is a
+    package, what it shows of its own modules."""
     functions = inspect.getmembers(module, inspect.isfunction)
-    return {name: f for name, f in functions if f.__module__ == module.__name__ and name[0] != "_"}
+    within = f"{module.__name__}."
+    return {name: f for name, f in functions if f"{f.__module__}.".startswith(within) and name[0] != "_"}

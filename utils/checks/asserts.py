@@ -3,8 +3,7 @@
 from contextlib import contextmanager
 
 from utils.checks.explained import EXPLAINED, VARIABLE, ExplainAsserts, explain
-
-NOT_VERIFIED = "not verified here:"
+from utils.proof_text import NOT_VERIFIED
 
 
 @contextmanager

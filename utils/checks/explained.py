@@ -15,8 +15,6 @@ import types
 from utils.checks.shown import (
     ALONE,
     CLAIMED,
-    PLAIN,
-    RED,
     Comparison,
     apart,
     cut,
@@ -24,9 +22,8 @@ from utils.checks.shown import (
     line_of,
     short_source,
 )
-from utils.facts import ASSERT_FUNCTIONS
+from utils.proof_text import ASSERT_FUNCTIONS, PLAIN, RED, false_here, number_of_claim
 
-PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
 OF_A_FILE = re.compile(r"[\w-]+")  # the id of a cell as a notebook's file has it; VS Code tells another
 # Each comparison of Python's grammar: the sign that a reader sees, and what computes it.
 COMPARISONS = {
@@ -37,7 +34,6 @@ COMPARISONS = {
 }  # fmt: skip
 COMPARE = dict(COMPARISONS.values())
 VARIABLE = "@explained"  # of the notebook; no name that its code could use
-FALSE_HERE = "This assert is false here."  # the first line where nobody knows which claim it proves
 FRAMES = 3  # the student's own lines that are shown, of those that led to the error
 
 
@@ -62,8 +58,7 @@ class Explained:
     @property
     def number(self) -> str:
         """The claim that the running cell proves, "7.3" say; "" where it proves none, or nobody knows."""
-        found = PROOF.fullmatch(self.cell_id or "")
-        return f"{found[1]}.{found[2]}" if found else ""
+        return number_of_claim(self.cell_id)
 
     def note(self, place: object, text: str) -> None:
         self.texts.setdefault(place, text)
@@ -163,7 +158,6 @@ def explain(
 
 def explanation(error: BaseException, trace: types.TracebackType | None, names: dict, number: str = "") -> list[str]:
     """A failed assert in eight lines at most. names: those of the notebook, by which its own lines are known."""
-    head = f"Claim {number} is false here." if number else FALSE_HERE
     said = [line for line in str(error).splitlines() if line.strip()][:4]
     own = [frame for frame in inspect.getinnerframes(trace, 0) if frame.frame.f_globals is names] if trace else []
     if len(own) > FRAMES:
@@ -173,4 +167,4 @@ def explanation(error: BaseException, trace: types.TracebackType | None, names: 
         + linecache.getline(frame.filename, frame.lineno).strip()
         for frame in own
     ]
-    return [f"{RED}{head}{PLAIN}", *said, *places]
+    return [f"{RED}{false_here(number)}{PLAIN}", *said, *places]

@@ -1,7 +1,7 @@
 """Detectors of silent bugs in the parts of a training program: models, optimizers, losses, data sets, checkpoints.
 
 Each detector takes the object that it examines and raises AssertionError with the values it saw. It does not change that
-object: models are copied before anything is trained or changed. The detectors of a whole training loop are in loop.py.
+object: models are copied before anything is trained or changed. The detectors of a whole training loop are in loop/.
 """
 
 import copy
@@ -93,7 +93,7 @@ def eval_is_deterministic(model: nn.Module, x: Tensor) -> None:
     """In eval mode the same x gives the same output twice, bit for bit.
 
     Catches F.dropout or scaled_dot_product_attention(dropout_p=…) called without regard to self.training. Blind at
-    dropout 0, and to whether BatchNorm's statistics are frozen (see validates_in_eval_mode in loop.py).
+    dropout 0, and to whether BatchNorm's statistics are frozen (see validates_in_eval_mode in loop/validation.py).
     """
     model = copy.deepcopy(model).eval()
     with torch.no_grad():
@@ -153,8 +153,8 @@ def stale_graph_raises(make_optimizer: Callable[[list[nn.Parameter]], torch.opti
 
     Catches optimizers whose step autograd does not notice (torch's with fused=True, measured in 2.11 and 2.13): with them
     a graph used after a step silently gives wrong gradients. A loop with such an optimizer must not use a graph twice;
-    gradients_are_fresh in loop.py detects it. The graph is w·w, because an operation that saves no tensor (a sum) has
-    nothing that could be stale.
+    gradients_are_fresh in loop/gradients.py detects it. The graph is w·w, because an operation that saves no tensor (a
+    sum) has nothing that could be stale.
     """
     w = nn.Parameter(torch.tensor([2.0]))
     optimizer = make_optimizer([w])

@@ -28,7 +28,7 @@ SOURCE = Path(utils.__file__).parent
 
 @dataclass(frozen=True)
 class Seam:
-    """What is wrong, and where in `utils`: at="loop.train.zero_grad", at="loop.state.State.due".
+    """What is wrong, and where in `utils`: at="loop.training.zero_grad", at="loop.state.State.due".
 
     A wrong function is called with the right one before its own arguments; anything else, such as a number, is put
     there as it is. A module that imports a function has a name of its own for it: to change what it calls, name that
@@ -40,7 +40,7 @@ class Seam:
 
 
 def module(name: str) -> ModuleType:
-    """utils.`name`. The attribute utils.loop.train is the function; this is the module."""
+    """The module utils.`name`."""
     return importlib.import_module(f"utils.{name}" if name else "utils")
 
 
@@ -84,7 +84,7 @@ def wrong_loop(*seams: Seam, bug: str = "") -> Callable:
 
     def train(*args, **options):
         with in_place(*seams, bug=bug):
-            return module("loop.train").train(*args, **options)
+            return module("loop.training").train(*args, **options)
 
     return train
 

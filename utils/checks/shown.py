@@ -10,6 +10,7 @@ dtype and shape, so that nothing runs on its device.
 """
 
 import ast
+import builtins
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -17,13 +18,14 @@ from functools import cache
 import numpy as np
 import torch
 
-MARK = "✓"
-GREEN, RED, PLAIN = "\x1b[32m", "\x1b[1;31m", "\x1b[0m"
+from utils.proof_text import MARK, green_line
+
 WIDTH = 100  # of a line, in characters that one sees
 NUMBER = len("10.123  ")  # the longest number of a claim, and its blanks
 NAME = 32  # the longest source of one side that is shown beside its value
 ALONE = 60  # the longest source that is shown without one
 VALUE = 36  # the longest text of one value
+LEFT_OUT = "…"
 CLAIMED = 200  # the longest source of an assert that is false
 ADDRESSES = {"data_ptr", "_cdata", "addressof", "id"}  # what calls these gives a number that means nothing to a reader
 GENERATOR = re.compile(r"\(\(([^()]* for [^()]*)\)\)")  # Python writes sum((x for x in y)), and nobody else
@@ -91,23 +93,39 @@ def line_of(texts: list[str], number: str = "") -> str:
             shown.append(text)
     more = len(texts) - len(shown)
     words = " · ".join(shown) + (f" · and {more} more" if more else "")
-    return f"{GREEN}{MARK}{PLAIN} " + (f"{number}  " if number else "") + words
+    return green_line(words, number)
 
 
 @cache
 def short_source(side: str, most: int = NAME) -> str:
-    """The code of one side in at most `most` characters, its details left out; "" for constants, whose value says it all."""
+    """The code of one side in at most `most` characters; "" for constants, whose value says it all.
+
+    Details are left out, the deepest first, unless what is left names nothing: abs(…), or [… for each in (1, 2)].
+    """
     if not any(isinstance(node, ast.Name) for node in ast.walk(_parsed(side))):
         return ""
+    texts = []
     for depth in (9, 2, 1, 0):
-        text = GENERATOR.sub(r"(\1)", ast.unparse(_Outline(depth).visit(_parsed(side))))
-        if len(text) <= most:
-            return text
-    return cut(text, most)
+        outline = _Outline(depth).visit(_parsed(side))
+        texts.append(GENERATOR.sub(r"(\1)", ast.unparse(outline)))
+        names_something = names_in(outline) or not names_in(_parsed(side))
+        if len(texts[-1]) <= most and names_something:
+            return texts[-1]
+    return cut(texts[-1] if names_something else texts[0], most)
+
+
+def names_in(code: ast.AST) -> set[str]:
+    """The names that tell a reader what is compared: not those of Python itself, nor those that a comprehension makes."""
+    nodes = list(ast.walk(code))
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return names - made - vars(builtins).keys() - {LEFT_OUT}
 
 
 class _Outline(ast.NodeTransformer):
-    """Code with "…" for what calls are given, and for what comprehensions make, deeper than `depth` calls."""
+    """Code with LEFT_OUT for what calls are given, and for what comprehensions make, deeper than `depth` calls."""
 
     def __init__(self, depth: int):
         self.depth = depth
@@ -115,7 +133,7 @@ class _Outline(ast.NodeTransformer):
     def visit_Call(self, call: ast.Call) -> ast.Call:
         function = self.visit(call.func)
         if self.depth == 0 and (call.args or call.keywords):
-            return ast.Call(function, [ast.Name("…", ast.Load())], [])
+            return ast.Call(function, [ast.Name(LEFT_OUT, ast.Load())], [])
         self.depth -= 1
         arguments = [self.visit(argument) for argument in call.args]
         keywords = [ast.keyword(each.arg, self.visit(each.value)) for each in call.keywords]
@@ -125,12 +143,12 @@ class _Outline(ast.NodeTransformer):
     def visit_ListComp(self, made: ast.ListComp) -> ast.AST:
         if self.depth > 1:
             return self.generic_visit(made)
-        return ast.ListComp(ast.Name("…", ast.Load()), [self.visit(each) for each in made.generators])
+        return ast.ListComp(ast.Name(LEFT_OUT, ast.Load()), [self.visit(each) for each in made.generators])
 
     def visit_GeneratorExp(self, made: ast.GeneratorExp) -> ast.AST:
         if self.depth > 1:
             return self.generic_visit(made)
-        return ast.GeneratorExp(ast.Name("…", ast.Load()), [self.visit(each) for each in made.generators])
+        return ast.GeneratorExp(ast.Name(LEFT_OUT, ast.Load()), [self.visit(each) for each in made.generators])
 
 
 def is_address(side: str) -> bool:
@@ -159,7 +177,7 @@ def in_words(value: object, most: int = VALUE) -> str:
 
 def cut(text: str, most: int) -> str:
     """The text in at most `most` characters, with a sign where something was left out."""
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return text if len(text) <= most else text[: most - 1].rstrip() + LEFT_OUT
 
 
 def _text(value: object) -> str:
@@ -192,7 +210,7 @@ def _text(value: object) -> str:
 
 def _several(parts: list[str], value: list | tuple | set | frozenset | dict) -> str:
     left, right = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
-    return left + ", ".join([*parts, *["…"] * (len(parts) < len(value))]) + right
+    return left + ", ".join([*parts, *[LEFT_OUT] * (len(parts) < len(value))]) + right
 
 
 def _tensor(tensor: torch.Tensor) -> str:

@@ -93,7 +93,7 @@ class ToyProblem:
 
     @classmethod
     def for_resuming(cls, case: str) -> "ToyProblem":
-        """The problem for one case of RESUMED in checks/loop.py."""
+        """The problem for one case of RESUMED in checks/loop/resuming.py."""
         if case == "early stopping":
             return cls.adverse()
         problem = cls(noise=case == "random streams", norm=case == "BatchNorm statistics")
@@ -103,10 +103,15 @@ class ToyProblem:
             problem.loss = lambda outputs, y: 1_000 * cross_entropy_sum(outputs, y)
         return problem
 
-    def run(self, train: Train, config: Config, val=None, run=None, loss=None) -> Returned:
-        """Call train(…) on this model and data, with the loop's default loss unless `loss` is given."""
+    def run(self, train: Train, config: Config, val=None, run=None, loss=None, **options) -> Returned:
+        """Call train(…) on this model and data, with the loop's default loss unless `loss` is given.
+
+        options: other arguments of train, peak_flops for one.
+        """
         loss = loss or self.loss
-        return Returned(train(self.model, self.data, val, config, run=run, **({"loss": loss} if loss else {})))
+        if loss:
+            options["loss"] = loss
+        return Returned(train(self.model, self.data, val, config, run=run, **options))
 
     def ids(self, x: Tensor) -> Tensor:
         """The ids (B,) of inputs x; those of validation data are -1, -2, …"""

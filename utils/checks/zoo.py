@@ -26,8 +26,8 @@ from utils.checks import loop as check
 from utils.checks.planting import Change, Copy, Seam, wrong_loop
 from utils.checks.toy_problem import Train
 from utils.loop import forward_backward
-from utils.loop.diagnosis import check_skipped_updates
 from utils.loop.metrics import count_targets, cross_entropy_sum
+from utils.loop.training import check_skipped_updates
 
 BUGS = range(1, 53)
 resumes = {what: partial(check.resumes_exactly, what=what) for what in check.RESUMED}
@@ -92,7 +92,7 @@ def wait_for_no_gradient(right, guard, *args, **options):
 
 # On a GPU the loop does not look at each gradient: it blocks on the device, and learns of it later.
 GPU = Seam("loop.guards.Guard.__init__", wait_for_no_gradient)
-AT_ONCE = Seam("loop.diagnosis.CHECK_EVERY", 1)
+AT_ONCE = Seam("loop.training.CHECK_EVERY", 1)
 
 STEP = ("backward", "unscale", "clip", "block", "step", "rescale", "schedule", "average")  # as it should be
 
@@ -130,7 +130,7 @@ def in_order(*verbs: str) -> Callable:
 
 
 def reordered(bug: int | None, name: str, detector: Callable, order: str) -> None:
-    planted(bug, name, detector, "loop.train.train_step")(in_order(*order.split()))
+    planted(bug, name, detector, "loop.training.train_step")(in_order(*order.split()))
 
 
 def resumed_without(bug: int | None, what: str, detector: Callable, *path: str) -> None:
@@ -148,7 +148,7 @@ def _with_other(saved: dict, other: dict, key: str, *deeper: str) -> dict:
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
-planted(1, "zero_grad forgotten", check.gradients_are_fresh, "loop.train.zero_grad")(nothing)
+planted(1, "zero_grad forgotten", check.gradients_are_fresh, "loop.training.zero_grad")(nothing)
 
 reordered(
     2,
@@ -158,22 +158,22 @@ reordered(
 )
 
 
-@planted(27, "a sum where a mean was meant", check.gradients_are_fresh, "loop.train.forward_backward")
+@planted(27, "a sum where a mean was meant", check.gradients_are_fresh, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, 1, loss)
 
 
-@planted(28, "softmax before cross-entropy", check.overfits_one_batch, "loop.train.forward_backward")
+@planted(28, "softmax before cross-entropy", check.overfits_one_batch, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, lambda outputs, y: loss(outputs.softmax(-1), y))
 
 
-@planted(37, "a loss that has a softmax of its own", check.overfits_one_batch, "loop.train.train")
+@planted(37, "a loss that has a softmax of its own", check.overfits_one_batch, "loop.training.train")
 def _(right, *args, **options):
     return right(*args, **options, loss=lambda outputs, y: cross_entropy_sum(outputs.softmax(-1), y))
 
 
-@planted(32, "weights edited between forward and backward", check.gradients_are_fresh, "loop.train.forward_backward")
+@planted(32, "weights edited between forward and backward", check.gradients_are_fresh, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     def editing(outputs, y):
         state.parameters[-2].data *= 1.1
@@ -182,7 +182,7 @@ def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, editing)
 
 
-@planted(47, "a graph used again after a fused step", check.gradients_are_fresh, "loop.train.forward_backward")
+@planted(47, "a graph used again after a fused step", check.gradients_are_fresh, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     state.optimizer.zero_grad()
     total = loss(state.forward(x), y)
@@ -192,7 +192,7 @@ def _(right, state, x, y, targets, loss):
     return [total.detach()]
 
 
-@planted(41, "a frozen weight moves", check.frozen_weights_stay, "loop.train.zero_grad")
+@planted(41, "a frozen weight moves", check.frozen_weights_stay, "loop.training.zero_grad")
 def _(right, parameters):
     for parameter in parameters:
         if parameter.grad is not None:
@@ -202,52 +202,55 @@ def _(right, parameters):
 # ---- micro-batches, and what a gradient is divided by ----------------------------------------------------------------
 
 
-@planted(17, "accumulation by the mean of means", check.accumulation_equals_big_batch, "loop.train.forward_backward")
+@planted(17, "accumulation by the mean of means", check.accumulation_equals_big_batch, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
-    parts = min(state.parts, len(x))
+    parts = min(state.n_micro_batches, len(x))
     return right(state, x, y, parts, lambda outputs, y: loss(outputs, y) / count_targets(y))
 
 
-@planted(18, "masked tokens weighted by examples", check.accumulation_counts_tokens, "loop.train.forward_backward")
+@planted(18, "masked tokens weighted by examples", check.accumulation_counts_tokens, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, len(x), lambda outputs, y: len(y) * loss(outputs, y) / count_targets(y))
 
 
 @planted(
-    20, "not divided by the number of micro-batches", check.accumulation_equals_big_batch, "loop.train.forward_backward"
+    20,
+    "not divided by the number of micro-batches",
+    check.accumulation_equals_big_batch,
+    "loop.training.forward_backward",
 )
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, 1, lambda outputs, y: loss(outputs, y) / count_targets(y))
 
 
-@planted(19, "micro-batches left over", check.no_micro_batch_is_left_over, "loop.train.micro_batches")
+@planted(19, "micro-batches left over", check.no_micro_batch_is_left_over, "loop.training.micro_batches")
 def _(right, state, x, y):
-    size = len(x) // state.parts
-    return list(zip(x.split(size), y.split(size), strict=True))[: state.parts]
+    size = len(x) // state.n_micro_batches
+    return list(zip(x.split(size), y.split(size), strict=True))[: state.n_micro_batches]
 
 
 @planted(
     None,
     "a batch without a target repeats the step before",
     check.all_ignored_batch_is_harmless,
-    "loop.train.forward_backward",
+    "loop.training.forward_backward",
 )
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets, loss) if count_targets(y) else [torch.zeros(())]
 
 
-@planted(None, "accumulation never begins", check.accumulation_equals_big_batch, "loop.train.forward_backward")
+@planted(None, "accumulation never begins", check.accumulation_equals_big_batch, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
-    state.parts = 1
+    state.n_micro_batches = 1
     return right(state, x, y, targets, loss)
 
 
-@planted(None, "targets counted in the wrong tensor", check.gradients_are_fresh, "loop.train.forward_backward")
+@planted(None, "targets counted in the wrong tensor", check.gradients_are_fresh, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, count_targets(x), loss)
 
 
-@planted(None, "a single target counts half", check.gradients_are_fresh, "loop.train.forward_backward")
+@planted(None, "a single target counts half", check.gradients_are_fresh, "loop.training.forward_backward")
 def _(right, state, x, y, targets, loss):
     return right(state, x, y, targets.clamp(min=2), loss)
 
@@ -267,12 +270,12 @@ reordered(
 )
 
 
-@planted(5, "clip on an exhausted generator", check.clip_binds, "loop.train.clip_gradients")
+@planted(5, "clip on an exhausted generator", check.clip_binds, "loop.training.clip_gradients")
 def _(right, parameters, limit):
     return clip_grad_norm_(iter(()), limit)
 
 
-@planted(None, "clipping that scales up as well", check.clip_binds, "loop.train.clip_gradients")
+@planted(None, "clipping that scales up as well", check.clip_binds, "loop.training.clip_gradients")
 def _(right, parameters, limit):
     norm = right(parameters, limit)
     for parameter in parameters if limit else ():
@@ -280,7 +283,7 @@ def _(right, parameters, limit):
     return norm
 
 
-@planted(None, "autocast entered once around the run", check.autocast_uses_new_weights, "loop.train.train")
+@planted(None, "autocast entered once around the run", check.autocast_uses_new_weights, "loop.training.train")
 def _(right, *args, **options):
     with torch.autocast("cpu", torch.bfloat16):
         return right(*args, **options)
@@ -296,7 +299,7 @@ def _(right, device, precision):
     return nullcontext()
 
 
-@planted(None, "a validation in another precision", check.precision_takes_effect, "loop.train.autocast")
+@planted(None, "a validation in another precision", check.precision_takes_effect, "loop.training.autocast")
 def _(right, device, precision):
     return nullcontext()
 
@@ -315,7 +318,7 @@ def _(right, model, config):
     return right(model, replace(config, optimizer="adamw"))
 
 
-@planted(None, "a bias that becomes NaN", check.updates_follow_their_rule, "loop.train.train")
+@planted(None, "a bias that becomes NaN", check.updates_follow_their_rule, "loop.training.train")
 def _(right, model, *args, **options):
     result = right(model, *args, **options)
     model[-1].bias.data.fill_(math.nan)
@@ -355,8 +358,8 @@ reordered(
     8,
     "schedule in the loop over micro-batches",
     check.rate_follows_schedule,
-    "loop.train.micro_batches",
-    Seam("loop.train.train_step", in_order(*(verb for verb in STEP if verb != "schedule"))),
+    "loop.training.micro_batches",
+    Seam("loop.training.train_step", in_order(*(verb for verb in STEP if verb != "schedule"))),
 )
 def _(right, state, x, y):
     for part in right(state, x, y):
@@ -389,35 +392,35 @@ reordered(
 )
 
 
-@planted(None, "the average is not what is validated", check.average_is_validated, "loop.state.State.evaluated")
+@planted(None, "the average is not what is validated", check.average_is_validated, "loop.state.State.validation_model")
 def _(right, state):
     return state.model
 
 
-@planted(None, "decay and share exchanged", check.average_is_validated, "loop.optim.Ema.__init__")
+@planted(None, "decay and share exchanged", check.average_is_validated, "loop.state.Ema.__init__")
 def _(right, ema, model, decay, *args):
     right(ema, model, 1 - decay, *args)
 
 
-planted(None, "the average keeps its first buffers", check.average_is_validated, "loop.optim.Ema.copy_buffers")(nothing)
+planted(None, "the average keeps its first buffers", check.average_is_validated, "loop.state.Ema.copy_buffers")(nothing)
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------
 
 
-@planted(10, "train() forgotten after validation", check.trains_in_train_mode, "loop.train.eval_mode")
+@planted(10, "train() forgotten after validation", check.trains_in_train_mode, "loop.training.eval_mode")
 def _(right, model):
     return nullcontext(model.eval())
 
 
-@planted(None, "left in eval mode at the end", check.trains_in_train_mode, "loop.train.train")
+@planted(None, "left in eval mode at the end", check.trains_in_train_mode, "loop.training.train")
 def _(right, model, *args, **options):
     result = right(model, *args, **options)
     model.eval()
     return result
 
 
-@planted(11, "eval() forgotten in validation", check.validates_in_eval_mode, "loop.train.eval_mode")
+@planted(11, "eval() forgotten in validation", check.validates_in_eval_mode, "loop.training.eval_mode")
 def _(right, model):
     return nullcontext()
 
@@ -426,18 +429,18 @@ in_source(
     12,
     "no_grad forgotten in validation",
     check.validation_keeps_no_graph,
-    "loop/train.py",
+    "loop/training.py",
     "torch.no_grad()",
     "torch.enable_grad()",
 )
 
 
-@planted(15, "validation shuffled", check.validation_keeps_order, "loop.train.Order")
+@planted(15, "validation shuffled", check.validation_keeps_order, "loop.training.Order")
 def _(right, *args, **options):
     return right(*args, **options | {"shuffle": True})
 
 
-@planted(None, "validation drops its last batch", check.reported_losses_count_targets, "loop.train.Order")
+@planted(None, "validation drops its last batch", check.reported_losses_count_targets, "loop.training.Order")
 def _(right, *args, **options):
     in_validation = not options.get("shuffle", True)
     return right(*args, **options | {"drop_last": in_validation})
@@ -455,7 +458,7 @@ def log_last_loss(right, monitor):
     36,
     "graph tensors in the log",
     check.log_holds_no_graph,
-    "loop.train.forward_backward",
+    "loop.training.forward_backward",
     Seam("loop.monitor.Monitor.log_step", log_last_loss),
 )
 def _(right, state, x, y, targets, loss):
@@ -481,13 +484,15 @@ in_source(
 )
 
 
-@planted(None, "padding counts in the reported loss", check.reported_losses_count_targets, "loop.train.count_targets")
+@planted(
+    None, "padding counts in the reported loss", check.reported_losses_count_targets, "loop.training.count_targets"
+)
 def _(right, targets):
     return torch.tensor(targets.numel())
 
 
 @planted(
-    None, "totals of the last micro-batch only", check.reported_losses_count_targets, "loop.train.forward_backward"
+    None, "totals of the last micro-batch only", check.reported_losses_count_targets, "loop.training.forward_backward"
 )
 def _(right, *args):
     return right(*args)[-1:]
@@ -498,7 +503,9 @@ planted(None, "totals are not cleared after a record", check.reported_losses_cou
 )
 
 
-@planted(None, "the logged norm is the clipped one", check.logged_norm_is_before_clipping, "loop.train.clip_gradients")
+@planted(
+    None, "the logged norm is the clipped one", check.logged_norm_is_before_clipping, "loop.training.clip_gradients"
+)
 def _(right, parameters, limit):
     right(parameters, limit)
     return get_total_norm([parameter.grad for parameter in parameters])
@@ -541,7 +548,7 @@ in_source(None, "seconds counted twice", check.rates_are_of_training_time, "loop
 # ---- the order of the data -------------------------------------------------------------------------------------------
 
 
-@planted(16, "training not shuffled", check.sorted_data_is_shuffled, "loop.train.Order")
+@planted(16, "training not shuffled", check.sorted_data_is_shuffled, "loop.training.Order")
 def _(right, *args, **options):
     return right(*args, **options | {"shuffle": False})
 
@@ -586,7 +593,7 @@ in_source(
 )
 
 
-@planted(None, "new workers start a step late", check.workers_change_nothing, "loop.train.batches")
+@planted(None, "new workers start a step late", check.workers_change_nothing, "loop.training.batches")
 def _(right, data, order, start, stop, *, persistent=True, **options):
     if persistent:
         yield from right(data, order, start, stop, **options)
@@ -671,7 +678,7 @@ planted(
 )(nothing)
 
 
-@planted(None, "the average moves in a blocked step", check.skipped_step_counts_nowhere, "loop.optim.Ema.update")
+@planted(None, "the average moves in a blocked step", check.skipped_step_counts_nowhere, "loop.state.Ema.update")
 def _(right, ema, weights, unless=None):
     right(ema, weights)
 
@@ -693,7 +700,7 @@ def _(right, mean, totals, count, unless=None):
     None,
     "the schedule moves on in a blocked step",
     check.skipped_step_counts_nowhere,
-    "loop.diagnosis.check_skipped_updates",
+    "loop.training.check_skipped_updates",
 )
 def _(right, state, *args):
     place = state.scheduler.last_epoch
@@ -706,7 +713,7 @@ def _(right, state, *args):
     None,
     "the schedule is set back when somebody looks",
     check.watching_changes_nothing,
-    "loop.train.check_updates",
+    "loop.training.check_updates",
     GPU,
 )
 def _(right, *args, watching):
@@ -722,19 +729,22 @@ def _(right, *args, watching):
     None,
     "every error is taken for a lack of memory",
     check.memory_shortage_changes_nothing,
-    "loop.guards.is_out_of_memory",
+    "loop.training.is_out_of_memory",
 )
 def _(right, error):
     return True
 
 
 planted(
-    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
+    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.training.Snapshot"
 )(restores_nothing)
 
 
 @planted(
-    None, "the failed attempt leaves its random numbers", check.memory_shortage_changes_nothing, "loop.train.Snapshot"
+    None,
+    "the failed attempt leaves its random numbers",
+    check.memory_shortage_changes_nothing,
+    "loop.training.Snapshot",
 )
 def _(right, model):
     before = right(model)
@@ -745,7 +755,7 @@ def _(right, model):
 # ---- the same run, watched or not ------------------------------------------------------------------------------------
 
 
-@planted(None, "no seed", check.same_run, "loop.train.own_random_streams")
+@planted(None, "no seed", check.same_run, "loop.training.own_random_streams")
 def _(right, seed=None):
     return right()
 
@@ -757,12 +767,12 @@ def _(right, seed):
     np.random.set_state(kept)  # noqa: NPY002
 
 
-@planted(None, "a seed that does not reach the order", check.same_run, "loop.train.Order")
+@planted(None, "a seed that does not reach the order", check.same_run, "loop.training.Order")
 def _(right, examples, batch_size, seed=0, **options):
     return right(examples, batch_size, **options)
 
 
-@planted(None, "one seed for every step's dropout", check.dropout_draws_anew, "loop.train.forward_backward")
+@planted(None, "one seed for every step's dropout", check.dropout_draws_anew, "loop.training.forward_backward")
 def _(right, *args):
     torch.manual_seed(0)
     return right(*args)
@@ -781,7 +791,7 @@ def _(right, loader, *args, **options):
     right(loader, *args, **options | {"generator": None})
 
 
-@planted(None, "validation seeds the model's streams", check.watching_changes_nothing, "loop.train.evaluate")
+@planted(None, "validation seeds the model's streams", check.watching_changes_nothing, "loop.training.evaluate")
 def _(right, *args, **options):
     torch.manual_seed(0)
     return right(*args, **options)
@@ -796,13 +806,16 @@ def _(right, log, **record):
 planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.Snapshot")(restores_nothing)
 
 
-@planted(None, "any kernel will do", check.kernels_are_deterministic, "loop.train.deterministic_algorithms")
+@planted(None, "any kernel will do", check.kernels_are_deterministic, "loop.training.deterministic_algorithms")
 def _(right, on):
     return nullcontext()
 
 
 @planted(
-    None, "determinism is imposed on the caller", check.kernels_are_deterministic, "loop.train.deterministic_algorithms"
+    None,
+    "determinism is imposed on the caller",
+    check.kernels_are_deterministic,
+    "loop.training.deterministic_algorithms",
 )
 def _(right, on):
     return nullcontext(torch.use_deterministic_algorithms(on))
@@ -811,10 +824,10 @@ def _(right, on):
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
 
-@planted(25, "best weights are an alias", check.best_weights_are_those_validated, "loop.train.validate")
+@planted(25, "best weights are an alias", check.best_weights_are_those_validated, "loop.training.validate")
 def _(right, state, *args):
     right(state, *args)
-    state.best_weights = state.best_weights and state.evaluated.state_dict()
+    state.best_weights = state.best_weights and state.validation_model.state_dict()
 
 
 @planted(51, "stopping by a rule for accuracies", check.stopping_follows_the_loss, "loop.state.State.is_best")
@@ -839,15 +852,16 @@ def _(right, folder, *args, kind="step"):
 @planted(None, "patience off by one", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
-    state.stopped_early = 0 < state.config.patience < state.worse
+    state.stopped_early = 0 < state.config.patience < state.validations_without_improvement
     return best
 
 
 @planted(None, "a better loss does not reset the count", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
-    worse = state.worse
+    before = state.validations_without_improvement
     best = right(state, val_loss)
-    state.worse = worse if best else state.worse
+    if best:
+        state.validations_without_improvement = before
     return best
 
 
@@ -873,15 +887,21 @@ resumed_without(None, "the skipped steps", resumes["skipped steps"], "progress",
 resumed_without(None, "the totals of half a record", resumes["position in the data"], "train_loss")
 resumed_without(None, "the step", resumes["position in the data"], "progress", "step")
 resumed_without(None, "the best", resumes["early stopping"], "progress", "best")
-resumed_without(None, "the validations since the best", resumes["early stopping"], "progress", "worse")
+resumed_without(
+    None,
+    "the validations since the best",
+    resumes["early stopping"],
+    "progress",
+    "validations_without_improvement",
+)
 
 
-@planted(None, "resumed at the start of the data", resumes["position in the data"], "loop.train.batches")
+@planted(None, "resumed at the start of the data", resumes["position in the data"], "loop.training.batches")
 def _(right, data, order, start, stop, **options):
     return right(data, order, 0, stop - start, **options)
 
 
-@planted(None, "resumed in the order of the epoch before", resumes["order of the next epoch"], "loop.train.batches")
+@planted(None, "resumed in the order of the epoch before", resumes["order of the next epoch"], "loop.training.batches")
 def _(right, data, order, start, stop, **options):
     whole = order.steps_per_epoch if start % order.steps_per_epoch == 0 < start else 0
     return right(data, order, start - whole, stop - whole, **options)

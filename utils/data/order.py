@@ -84,14 +84,14 @@ class Order:
         """Examples in the batch of `step`, over all ranks."""
         return min(self.batch_size, self.examples - step % self.steps_per_epoch * self.batch_size)
 
-    def fewest(self, step: int) -> int:
+    def smallest_share(self, step: int) -> int:
         """Examples of the rank that has the fewest at `step`: at least one, which may be padding."""
         return max(1, self.size(step) // self.world)
 
-    def smallest_part(self, steps: int, parts: int) -> int:
-        """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `parts`."""
+    def smallest_micro_batch(self, steps: int, count: int) -> int:
+        """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `count`."""
         last = min(steps, self.steps_per_epoch) - 1  # an epoch's last batch may be short
-        return min(share // min(parts, share) for share in (self.fewest(0), self.fewest(last)))
+        return min(share // min(count, share) for share in (self.smallest_share(0), self.smallest_share(last)))
 
     def epoch(self, step: int) -> int:
         """The epoch that `step` (counted from 0 over the whole run) belongs to."""
@@ -256,7 +256,7 @@ def require_dataset(data: object, name: str) -> None:
         ) from error
 
 
-def collated(dataset: object, collate: Callable | None, name: str) -> Dataset:
+def with_collate(dataset: object, collate: Callable | None, name: str) -> Dataset:
     """The dataset, with its batches made by `collate` if there is one.
 
     Raises ValueError unless it is a dataset (see require_dataset), and `collate` a function.

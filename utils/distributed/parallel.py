@@ -76,7 +76,7 @@ def _switched(copies: DistributedDataParallel, parts: Iterable, count: int) -> I
         yield part
 
 
-def sharded(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
+def shard_model(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
     """A copy of `model` on `device`, of each of whose parameters every rank holds one part.
 
     A block's parameters are gathered for its forward and again for its backward, when their gradients are summed. Blocks

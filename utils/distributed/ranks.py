@@ -94,7 +94,7 @@ class Ranks:
 SINGLE_PROCESS = Ranks()
 
 
-def started(environment: Mapping[str, str] = os.environ) -> Ranks:
+def current_ranks(environment: Mapping[str, str] = os.environ) -> Ranks:
     """The Ranks of this process, from the variables that torchrun sets. Opens no connection.
 
     Raises ValueError if the variables are incomplete or contradict each other.

@@ -23,11 +23,11 @@ LOST_SECONDS = 5.0  # without a heartbeat, while the observing rank writes its o
 DRAIN_SECONDS = 60.0  # at the end of the program: the longest wait until gloo's threads have freed their last tensors
 READ_SECONDS = 3.0  # how long a failed rank 0 keeps the store open, so that the others can read its error
 
-_blocks = itertools.count()  # numbers the `joined` blocks of this process: a script may train more than once
+_blocks = itertools.count()  # numbers the `connect` blocks of this process: a script may train more than once
 
 
 @contextmanager
-def joined(ranks: Ranks):
+def connect(ranks: Ranks):
     """Within the block the ranks can communicate: by gloo between CPUs, by nccl between GPUs.
 
     Raises ValueError if their settings contradict each other; RuntimeError, naming the rank, if one does not arrive within

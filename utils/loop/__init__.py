@@ -1,6 +1,5 @@
-"""The honest training loop. Read train.py first, then optim, guards, state and metrics."""
+"""The honest training loop. Read training.py first, then state, guards and metrics."""
 
 from utils.loop.config import Config
 from utils.loop.metrics import Scores
-from utils.loop.result import Result
-from utils.loop.train import evaluate, forward_backward, train, train_step
+from utils.loop.training import Result, evaluate, forward_backward, train, train_step

@@ -178,12 +178,13 @@ def sweep(folder: Path, names: str = ".tmp-*") -> None:
 
 def require_same_tensors(saved: dict[str, Tensor], current: dict[str, Tensor]) -> None:
     """Raises ValueError, naming the first difference, unless two state_dicts have the same names and shapes."""
-    there, here = (
+    saved_kinds, current_kinds = (
         [(name, tuple(t.shape), t.dtype) for name, t in tensors.items() if isinstance(t, Tensor)]
         for tensors in (saved, current)
     )
-    if there != here:
-        first = next((a, b) for a, b in zip([*there, None], [*here, None], strict=False) if a != b)
+    if saved_kinds != current_kinds:
+        pairs = zip([*saved_kinds, None], [*current_kinds, None], strict=False)
+        first = next((a, b) for a, b in pairs if a != b)
         raise ValueError(
             f"the checkpoint is of another model: where it has {first[0]}, this one has {first[1]}. Build the model that "
             "was saved, or choose another run folder"
@@ -192,11 +193,11 @@ def require_same_tensors(saved: dict[str, Tensor], current: dict[str, Tensor]) -
 
 def require_same_trained(saved: dict, current: dict) -> None:
     """Raises ValueError unless two state_dicts of optimizers have as many groups, and these as many parameters."""
-    there, here = ([len(group["params"]) for group in state["param_groups"]] for state in (saved, current))
-    if there != here:
+    before, now = ([len(group["params"]) for group in state["param_groups"]] for state in (saved, current))
+    if before != now:
         raise ValueError(
-            f"the checkpoint's optimizer trains {sum(there)} parameters (in groups of {there}), this one {sum(here)} (in "
-            f"groups of {here}): was a part frozen since, or set free? Do as before, or begin a new run with its weights:\n"
+            f"the checkpoint's optimizer trains {sum(before)} parameters (in groups of {before}), this one {sum(now)} (in "
+            f"groups of {now}): was a part frozen since, or set free? Do as before, or begin a new run with its weights:\n"
             "    model.load_state_dict(best_weights(the_old_folder))  # from utils.loop.run_folder\n"
             "    train(model, data, val_data, config, run=another_folder)"
         )

@@ -89,13 +89,6 @@ class Config:
     """steps between checkpoints (in a run folder), plus one after the last step; 0: only that"""
     keep: int = 3
     """number of newest checkpoints to keep, in addition to the best"""
-    dollars_per_hour: float = 0.0
-    """price of the machine, for the cost in the run's metadata"""
-    peak_flops: float = 0.0
-    """peak FLOP/s for MFU; 0: the published peak of the GPU, or no MFU if the GPU is unknown. On a GPU
-    convolutions in fp32 run in tf32, unless torch.backends.cudnn.allow_tf32 is False: then give the peak of tf32"""
-    progress: bool = False
-    """show a progress bar"""
 
     @property
     def warmup_steps(self) -> int:
@@ -119,7 +112,7 @@ class Config:
             1: ("steps", "batch_size", "accumulation", "val_batch_size", "log_every", "keep", "prefetch", "max_skips"),
             0: (
                 *("seed", "warmup", "workers", "patience", "val_every", "save_every"),
-                *("weight_decay", "clip", "min_delta", "dollars_per_hour", "peak_flops", "final_lr", "worker_timeout"),
+                *("weight_decay", "clip", "min_delta", "final_lr", "worker_timeout"),
             ),
         }
         for least, names in at_least.items():
@@ -167,9 +160,13 @@ CHOICES = {
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
-        *("dollars_per_hour", "peak_flops", "progress", "parallel"),
+        "parallel",
     }
 )
+
+
+# Fields of older versions that are arguments of `train` now: old run folders hold them.
+NOW_ARGUMENTS_OF_TRAIN = frozenset({"dollars_per_hour", "peak_flops", "progress"})
 
 
 def differences(old: dict, new: Config) -> list[str]:
@@ -178,9 +175,10 @@ def differences(old: dict, new: Config) -> list[str]:
     A run at a constant rate may get more steps: those that it has made are the same. A field that an older version did
     not save is what is now its default.
     """
-    now, old = asdict(new), {field.name: field.default for field in fields(Config)} | old
+    now = asdict(new)
+    old = {field.name: field.default for field in fields(Config)} | old
     longer = new.schedule == "constant" and not 0 < new.warmup < 1 and new.steps > old["steps"]
-    may_change = MAY_CHANGE_ON_RESUME | ({"steps"} if longer else set())
+    may_change = MAY_CHANGE_ON_RESUME | NOW_ARGUMENTS_OF_TRAIN | ({"steps"} if longer else set())
     return [
         f"{name}: {old.get(name)!r} → {now.get(name)!r}"
         for name in {**now, **old}

@@ -1,10 +1,9 @@
 """Error messages that name the step, the examples, the value and the next move."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, contextmanager
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.utils._pytree import tree_leaves
@@ -14,14 +13,13 @@ from utils.data.order import Order, batches
 from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
+from utils.loop.metrics import Loss
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
-CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
-
 
 @contextmanager
-def explained(order: Order, step: int, what: str):
+def name_examples_in_errors(order: Order, step: int, what: str):
     """Add `what` and the examples of `step` to errors of the model or the loss within the block.
 
     Raises ValueError if the cause is known.
@@ -29,7 +27,7 @@ def explained(order: Order, step: int, what: str):
     try:
         yield
     except Exception as error:
-        explain(error, f"{what}, examples {shortened(order.indices(step))}")
+        explain(error, f"{what}, examples {format_indices(order.indices(step))}")
         raise
 
 
@@ -44,7 +42,7 @@ def explain(error: Exception, what: str) -> None:
     error.add_note(f"in {what}")
 
 
-def shortened(indices: Tensor) -> str:
+def format_indices(indices: Tensor) -> str:
     """Indices for an error message: the first eight, and their number."""
     shown = ", ".join(map(str, indices[:8].tolist()))
     return f"[{shown}, … {len(indices)} in all]" if len(indices) > 8 else f"[{shown}]"
@@ -53,28 +51,8 @@ def shortened(indices: Tensor) -> str:
 # ---- out of memory ---------------------------------------------------------------------------------------------------
 
 
-def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
-    """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
-
-    Raises the error again, with the bytes in use besides activations, if a single example is too much. Raises RuntimeError
-    with several ranks, because the others are already summing their gradients.
-    """
-    if state.parts >= len(x):
-        raise type(error)(_bytes_held(state, error, x, y)) from error
-    if state.ranks.world > 1:
-        raise RuntimeError(
-            f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
-            f"others: start again with accumulation={2 * state.parts}, or with more ranks"
-        )
-    state.optimizer.zero_grad()
-    before.restore()
-    if is_accelerator(state.device):
-        torch.get_device_module(state.device).empty_cache()
-    state.parts *= 2
-    print(f"out of memory at step {state.step + 1}: this step and all after it run in {state.parts} micro-batches")
-
-
-def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
+def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
+    """What a single example too much finds in memory: the bytes held besides activations, by kind."""
     moments = [value for values in state.optimizer.state.values() for value in values.values()]
     held = {
         "parameters": state.model.parameters(),
@@ -85,7 +63,8 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
         "batch": (x, y),
     }
     held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
-    if is_accelerator(state.device) and (allocated := ask_device(state.device, "memory_allocated")) is not None:
+    allocated = ask_device(state.device, "memory_allocated") if is_accelerator(state.device) else None
+    if allocated is not None:
         held["activations and others"] = allocated - sum(held.values())
     return (
         f"out of memory at step {state.step + 1} with one example at a time ({str(error).splitlines()[0]}). Bytes held "
@@ -97,73 +76,35 @@ def _bytes_held(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
 # ---- NaN and infinity ------------------------------------------------------------------------------------------------
 
 
-def check_updates(state: State, order: Order, data: Dataset, loss: Callable, watching: bool) -> None:
-    """Raise if updates were blocked under the policy "raise", or if weights or buffers are not finite; otherwise rewind
-    the schedule by the blocked steps.
-
-    A CPU is read at every step. Reading a GPU means waiting for it, and rewinding the schedule changes the run: so the
-    GPU is read at fixed steps that do not depend on logging or validation. If blocked updates have ended the run, it is
-    also read before anything is logged or saved.
-
-    Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
-    """
-    if state.guard.on_host:
-        check_now = state.guard.bad is not None
-    else:
-        check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
-    if check_now and state.guard.bad is not None:
-        check_skipped_updates(state, order, data, loss)
-    if watching:
-        require_finite(state)
-
-
-def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Callable) -> None:
-    """Read the device's count of skipped updates; raise, or rewind the schedule."""
-    fresh = int(state.guard.blocked) - state.skipped
-    if fresh:
-        require_finite(state)  # the cause may be a bad weight, not a bad gradient
-    if state.guard.over:
-        state.gathered(state.model)  # with FSDP the caller's model gets the weights
-        first = state.step - int(state.guard.streak)  # the first bad step, from 0; all later ones were blocked too
-        raise FloatingPointError(
-            _bad_gradient(state, order, data, loss, first) if state.raises else _bad_row(state, order, first)
-        )
-    if fresh:
-        state.skipped += fresh
-        every = 1 if state.guard.on_host else CHECK_EVERY
-        first = (state.step - 1) // every * every + 1
-        state.skipped_steps = [*state.skipped_steps, f"{fresh} of {first} to {state.step}" if every > 1 else f"{first}"]
-        state.scheduler.last_epoch -= fresh + 1  # as if these steps had not happened
-        state.scheduler.step()
-
-
-def _bad_gradient(state: State, order: Order, data: Dataset, loss: Callable, step: int) -> str:
+def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, step: int) -> str:
+    """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
     lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
-    what, suspects = _repeated(state, data, order, loss, step)
-    look_at = f"example{'s' * (len(suspects) > 1)} {shortened(suspects)}" if len(suspects) else "these examples"
+    what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
+    look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
+    examples = format_indices(order.batch(step))
     return (
-        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {shortened(order.batch(step))}): {what}. The "
-        f"weights are those before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such "
-        "steps"
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
+        f"before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
     )
 
 
-def _bad_row(state: State, order: Order, first: int) -> str:
+def too_many_skips_message(state: State, order: Order, first: int) -> str:
+    """The run of skipped updates that began with step `first` (from 0)."""
     last = first + state.guard.limit
     return (
         f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} (examples "
-        f"{shortened(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
+        f"{format_indices(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
         "more by max_skips"
     )
 
 
-def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: int) -> tuple[str, Tensor]:
+def _first_not_finite_of_step(state: State, data: Dataset, order: Order, loss: Loss, step: int) -> tuple[str, Tensor]:
     """What was not finite in a step (from 0), and in which examples (B,), if only in some.
 
     It is the first thing that any rank finds when it repeats its share of the step.
     """
     x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
-    count = min(state.parts, order.fewest(step))
+    count = min(state.n_micro_batches, order.smallest_share(step))
     parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
     what, rows = first_not_finite(state.model, loss, parts, state.autocast)
     found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < len(x) else []]))
@@ -177,7 +118,7 @@ def _repeated(state: State, data: Dataset, order: Order, loss: Callable, step: i
 
 def first_not_finite(
     model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     parts: Iterable[tuple[Tensor, Tensor]],
     autocast: AbstractContextManager,
 ) -> tuple[str | None, list[int]]:
@@ -247,7 +188,7 @@ def require_finite(state: State) -> None:
             f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
             "what was saved before is finite, and may be large already"
         )
-    bad = [name for name in state.finite if not all_finite([state.model.get_buffer(name)])]
+    bad = [name for name in state.finite_buffers if not all_finite([state.model.get_buffer(name)])]
     if bad := state.ranks.of_first(bad):
         raise FloatingPointError(
             f"the buffer {bad[0]} is not finite after step {state.step}, though every update was: look for inputs or "

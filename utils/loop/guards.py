@@ -1,7 +1,6 @@
-"""Safety: non-finite gradients never reach the weights; a step that runs out of memory is repeated in smaller parts."""
+"""Safety: non-finite gradients never reach the weights; what a forward pass has moved can be put back."""
 
 import math
-from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
@@ -19,7 +18,8 @@ class Guard:
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
-        self.optimizer, self.on_host = optimizer, device.type == "cpu"
+        self.optimizer = optimizer
+        self.on_host = device.type == "cpu"
         self.limit = min(limit, 1 << 24)  # the largest count that float32 holds exactly
         self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None if it is known not to be
         self.found_inf = torch.zeros((), device=device)  # the same as a float, for the optimizer
@@ -36,11 +36,13 @@ class Guard:
         if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
             if self.bad is not None:
                 self.streak.zero_()
-            self.bad = self.optimizer.found_inf = None
+            self.bad = None
+            self.optimizer.found_inf = None
             return
         self.bad = norm.isfinite().logical_not_()
         self.bad.logical_or_(self.streak >= self.limit)
-        self.optimizer.found_inf = self.found_inf.copy_(self.bad)
+        self.found_inf.copy_(self.bad)
+        self.optimizer.found_inf = self.found_inf
         self.blocked += self.found_inf
         self.streak.add_(1).mul_(self.found_inf)
 
@@ -80,7 +82,8 @@ class Snapshot:
     """torch's random streams and the model's buffers before a forward pass, to undo it."""
 
     def __init__(self, model: nn.Module):
-        self.model, self.kept = model, {name: buffer.clone() for name, buffer in model.named_buffers()}
+        self.model = model
+        self.kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
         self.cpu_stream = torch.get_rng_state()
         self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
 
@@ -95,22 +98,11 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def retry_in_smaller_parts(attempt: Callable[[], list[Tensor]], halve: Callable[[Exception], None]) -> list[Tensor]:
-    """Return attempt(). Each time that it runs out of memory, call halve(error), which may raise, and try again."""
-    while True:
-        try:
-            return attempt()
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
-        halve(failure)
-
-
 @contextmanager
 def eval_mode(model: nn.Module):
     """Put all modules in eval mode; afterwards restore buffers, and the mode of each (one may have been frozen in it)."""
-    modes, kept = [(m, m.training) for m in model.modules()], {name: b.clone() for name, b in model.named_buffers()}
+    modes = [(module, module.training) for module in model.modules()]
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     model.eval()
     try:
         yield

@@ -1,5 +1,6 @@
 """Reported numbers: summed losses, counts of targets, and means that are divided once."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor
 
 from utils.data.datasets import IGNORE
 from utils.distributed.ranks import Ranks
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) → the loss summed over the targets, 0-dim
 
 
 def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
@@ -70,7 +73,8 @@ class Mean:
     def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
         """Add sums over `count` items in all, except if `unless` (bool) is true; all are 0-dim tensors on this device."""
         if unless is not None:  # not times 0: a sum may be NaN
-            totals, count = [total.masked_fill(unless, 0) for total in totals], count.masked_fill(unless, 0)
+            totals = [total.masked_fill(unless, 0) for total in totals]
+            count = count.masked_fill(unless, 0)
         for total in totals:
             self.total += total
         self.count += count
@@ -80,7 +84,8 @@ class Mean:
         if ranks.world == 1:
             return self
         mean = Mean(self.total.device)
-        mean.total, mean.count = ranks.sum(self.total), ranks.sum(self.count)
+        mean.total = ranks.sum(self.total)
+        mean.count = ranks.sum(self.count)
         return mean
 
     @property

@@ -13,13 +13,14 @@ from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
+from utils import facts
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
 from utils.device import ask_device, is_accelerator, own_random_streams
-from utils.facts import peak_flops
 from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import Snapshot, eval_mode
 from utils.loop.log import MEASURED, Log
+from utils.loop.metrics import Loss
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
@@ -33,11 +34,17 @@ class Monitor:
         order: Order,
         log: Log,
         data: Dataset,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Loss,
         on_log: Callable[[dict, nn.Module], None] | None = None,
+        progress: bool = False,
+        peak_flops: float = 0.0,
     ):
-        self.state, self.order, self.log, self.on_log = state, order, log, on_log
-        self.peak = self._peak_flops()  # of one device
+        self.state = state
+        self.order = order
+        self.log = log
+        self.on_log = on_log
+        self.progress = progress
+        self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
         self.flops_per_example = self._count_flops(data, loss) if self.peak else None
 
     def __enter__(self) -> "Monitor":
@@ -45,11 +52,12 @@ class Monitor:
         self.bar = tqdm(
             total=config.steps,
             initial=self.state.step,
-            disable=not (config.progress and self.state.ranks.first),
+            disable=not (self.progress and self.state.ranks.first),
             unit="step",
         )
-        self.before = self.state.train_loss.over(self.state.ranks).sums[1]  # targets counted before a resume
-        self.first_epoch, self.counted = self.order.epoch(self.state.step), 0
+        self.targets_before_resume = self.state.train_loss.over(self.state.ranks).sums[1]
+        self.first_epoch = self.order.epoch(self.state.step)
+        self.counted = 0  # targets of this process
         self.since = self.state.step  # of the last record, or where this process began
         self.tick = self.window = time.perf_counter()
         return self
@@ -62,8 +70,10 @@ class Monitor:
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
-        rate, self.before = (targets - self.before) / seconds, 0
-        examples, self.since = sum(map(self.order.size, range(self.since, state.step))), state.step
+        rate = (targets - self.targets_before_resume) / seconds
+        self.targets_before_resume = 0
+        examples = sum(map(self.order.size, range(self.since, state.step)))
+        self.since = state.step
         record = self.log.add(
             step=state.step,
             epoch=self.order.epoch(state.step - 1),
@@ -102,7 +112,7 @@ class Monitor:
         In eval mode, without gradients, with random streams of its own; buffers are restored. Raises RuntimeError if it has
         changed a weight in place, other than through .data.
         """
-        model = self.state.gathered(self.state.model)  # of all ranks, if they hold it in parts
+        model = self.state.whole_model(self.state.model)  # of all ranks, if they hold it in parts
         if not self.state.ranks.first:
             return
         versions = [p._version for p in model.parameters()]
@@ -128,17 +138,18 @@ class Monitor:
         self.tick = now
         return self.state.seconds
 
-    def _peak_flops(self) -> float | None:
-        config, device = self.state.config, self.state.device
-        if config.peak_flops or device.type != "cuda":
-            return config.peak_flops or None
-        tf32 = config.precision == "fp32" and torch.backends.cuda.matmul.fp32_precision == "tf32"
+    def _published_peak(self) -> float | None:
+        if self.state.device.type != "cuda":
+            return None
+        precision = self.state.config.precision
+        if precision == "fp32" and torch.backends.cuda.matmul.fp32_precision == "tf32":
+            precision = "tf32"
         try:
-            return peak_flops(torch.cuda.get_device_name(device), "tf32" if tf32 else config.precision)
+            return facts.peak_flops(torch.cuda.get_device_name(self.state.device), precision)
         except LookupError:
             return None  # for an unknown chip no MFU is better than a wrong one
 
-    def _count_flops(self, data: Dataset, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def _count_flops(self, data: Dataset, loss: Loss) -> float:
         """FLOPs per example, counted on a step with two examples that leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         before = Snapshot(self.state.model)
@@ -153,7 +164,7 @@ class Monitor:
         return flops / len(x)
 
 
-def flops_of_step(model: nn.Module, loss, inputs: Tensor, targets: Tensor) -> int:
+def flops_of_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> int:
     """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
     gradients behind. Fused attention counts as torch has it: 0 on a CPU, on CUDA also what its backward computes again."""
     with FlopCounterMode(display=False) as counter:

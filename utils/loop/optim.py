@@ -1,40 +1,15 @@
-"""How weights change: clearing and clipping of gradients, optimizer, learning rate schedule, running average."""
+"""How weights change: the optimizer, by config or of the caller's own, and the learning rate schedule."""
 
-import copy
+import io
 import math
 from collections.abc import Callable
+from types import MethodType
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch import nn
 
-from utils.distributed.parallel import sgd_class, to_local
+from utils.distributed.parallel import sgd_class
 from utils.loop.config import Config
-
-EPS = 1e-6  # added to the norm before the division, as in torch
-
-
-def zero_grad(parameters: list[Tensor]) -> None:
-    """optimizer.zero_grad() without its record for the profiler, which takes longer than the rest."""
-    for parameter in parameters:
-        parameter.grad = None
-
-
-def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
-    """Scale all gradients in place by one factor, so that their global L2 norm is at most `limit` (0: no limit).
-
-    Returns the norm before scaling, 0-dim; it is NaN or infinite if any entry is. The result has the bits of torch's
-    clip_grad_norm_, which sorts the gradients by device first and takes twice as long.
-
-    Raises ValueError if no parameter has a gradient.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
-        raise ValueError("backward has reached no parameter that trains: is something detached on the way to the loss?")
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    if limit:
-        torch._foreach_mul_(gradients, (limit / (norm + EPS)).clamp(max=1.0))
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP returns it in parts
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
@@ -50,11 +25,13 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
             "the model has float16 parameters, which AdamW's eps and small updates do not survive: keep them in "
             "float32 and set precision='fp16'"
         )
-    matrices, others = ([p for p in trained if (p.ndim >= 2) == wanted] for wanted in (True, False))
-    if not config.weight_decay:
-        matrices, others = [], trained
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
+    if config.weight_decay:
+        matrices = [p for p in trained if p.ndim >= 2]
+        others = [p for p in trained if p.ndim < 2]
+        groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        groups = [group for group in groups if group["params"]]
+    else:
+        groups = [{"params": trained, "weight_decay": 0.0}]
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
     optimizer = sgd_class(trained)(groups, lr=config.lr, momentum=config.momentum, fused=True)
@@ -80,28 +57,69 @@ def lr_factor(config: Config, step: int) -> float:
     return config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Ema:
-    """A running average of the weights: average ← decay · average + (1 - decay) · weights, once per step."""
+# ---- an optimizer of the caller's own --------------------------------------------------------------------------------
 
-    def __init__(self, model: nn.Module, decay: float, copied: Callable[[nn.Module], nn.Module] = copy.deepcopy):
-        self.model = copied(model).eval()
-        pairs = zip(self.model.parameters(), model.parameters(), strict=True)
-        self.averages = [average for average, weight in pairs if weight.requires_grad]
-        self.model.requires_grad_(False)
-        self.shares = {average.dtype: average.new_tensor(1 - decay) for average in to_local(self.averages)}
+SETTINGS = ("lr", "weight_decay", "momentum")  # fields of Config that an optimizer's groups may have
 
-    def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
-        """Average in `weights`, except if `unless` (0-dim, bool) is true."""
-        shares = self.shares
-        if unless is not None:  # one operation for each dtype, not for each parameter
-            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
-        with torch.no_grad():
-            each = [shares[average.dtype] for average in self.averages]
-            torch._foreach_lerp_(to_local(self.averages), to_local(weights), each)
 
-    def copy_buffers(self, model: nn.Module) -> None:
-        """Copy the buffers (BatchNorm's statistics), which are not averaged."""
-        own = dict(self.model.named_buffers())
-        for name, current in model.named_buffers():
-            if name in own and own[name].shape == current.shape:  # not a cache that has grown
-                own[name].copy_(current)
+def optimizer_from(
+    factory: Callable[[nn.Module], torch.optim.Optimizer], model: nn.Module, config: Config
+) -> torch.optim.Optimizer:
+    """The optimizer factory(model), whose step is left out while its `found_inf` is set, as the Guard does.
+
+    Its groups decide about rates and weight decay; the schedule scales each group's rate.
+
+    Raises ValueError unless it is an optimizer over exactly the parameters of `model` that train, and if `config` has a
+    setting that no group has.
+    """
+    optimizer = factory(model)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(
+            f"the optimizer is {optimizer!r}: pass a function of the model that returns a torch.optim.Optimizer:\n"
+            "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))"
+        )
+    in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left_out = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in in_groups]
+    if left_out:
+        raise ValueError(
+            f"{left_out[0]} of the model is in no group of the optimizer: add it, or freeze it by requires_grad_(False)"
+        )
+    foreign = in_groups - {id(p) for p in model.parameters()}
+    if foreign:
+        raise ValueError(
+            f"{len(foreign)} of the optimizer's {len(in_groups)} parameters are not the model's: the function must take the "
+            "model that it is called with, which may be a copy"
+        )
+    for name in SETTINGS:
+        wanted = getattr(config, name)
+        if wanted != getattr(Config, name) and not any(group.get(name) == wanted for group in optimizer.param_groups):
+            raise ValueError(f"{name} is {wanted!r} in the config, but in no group of the optimizer: set it there")
+    require_plain(optimizer)
+    # A fused optimizer reads found_inf on the device and leaves a blocked step out; for others the host reads it.
+    if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
+        step = optimizer.step
+
+        def step_unless_blocked(optimizer: torch.optim.Optimizer) -> None:
+            blocked = getattr(optimizer, "found_inf", None)
+            optimizer.found_inf = None  # some refuse to see it
+            if blocked is None or not blocked:
+                step()
+
+        optimizer.step = MethodType(step_unless_blocked, optimizer)
+    return optimizer
+
+
+def require_plain(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ValueError for a setting that a checkpoint could not give back: it loads without running code."""
+    for group in optimizer.state_dict()["param_groups"]:
+        for name, value in group.items():
+            file = io.BytesIO()
+            try:
+                torch.save(value, file)
+                file.seek(0)
+                torch.load(file, weights_only=True)
+            except Exception as error:  # pickle and its readers raise many kinds
+                raise ValueError(
+                    f"{name} of the optimizer is {value!r}, a {type(value).__name__}, which no checkpoint can hold: pass a "
+                    "plain number or string, float(lr) in place of one of NumPy's, say"
+                ) from error

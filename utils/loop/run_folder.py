@@ -27,7 +27,8 @@ from utils.loop.state import State
 BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
 
 
-_locked_here: set[Path] = set()  # folders in which this process trains: a record lock keeps out other processes only
+# Folders in which this process trains: a record lock keeps out other processes only.
+_locked_by_this_process: set[Path] = set()
 
 
 class RunFolder:
@@ -40,11 +41,20 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: str | Path, config: Config, examples: int, labels: dict | None = None, ranks: Ranks = SINGLE_PROCESS
+        self,
+        path: str | Path,
+        config: Config,
+        examples: int,
+        labels: dict | None = None,
+        ranks: Ranks = SINGLE_PROCESS,
+        dollars_per_hour: float = 0.0,
     ):
         self.path = _folder(path)
-        self.config, self.ranks, self.lock = config, ranks, None
-        self.data = {"training examples": examples, **_readable(labels)}
+        self.config = config
+        self.ranks = ranks
+        self.dollars_per_hour = dollars_per_hour
+        self.lock: TextIO | None = None
+        self.data = {"training examples": examples, **_check_labels(labels)}
         self.handle: int | None = None  # of the folder, from when it is opened for writing
         self.log = Log(self.path / "log.jsonl", ranks, self.writing)
         self.found: str | None = None  # the content of run.json
@@ -56,20 +66,20 @@ class RunFolder:
     def __exit__(self, *error) -> None:
         if self.lock is not None:
             self.lock.close()
-            _locked_here.discard(self.path.resolve())
+            _locked_by_this_process.discard(self.path.resolve())
             self.log.path = self.path / "log.jsonl"
             os.close(self.handle)
             self.handle = None
 
     @property
-    def here(self) -> Path:
+    def open_path(self) -> Path:
         """The folder itself, also if it is renamed while the run writes to it: Linux finds it by its handle."""
         by_handle = Path(f"/proc/self/fd/{self.handle}")
         return by_handle if self.handle is not None and by_handle.exists() else self.path
 
     @property
     def checkpoints(self) -> Path:
-        return self.here / "checkpoints"
+        return self.open_path / "checkpoints"
 
     def resume(self, state: State, inputs: dict[str, str]) -> None:
         """Load the newest complete checkpoint into `state`, if there is one, and open the folder for writing.
@@ -108,9 +118,10 @@ class RunFolder:
             metadata = json.loads(self.found)
             changed = differences(metadata["config"], self.config)
             before = metadata["data"]
-            names = {**self.data, **before}
             changed += [
-                f"{n}: {before.get(n)} → {self.data.get(n)}" for n in names if before.get(n) != self.data.get(n)
+                f"{name}: {before.get(name)} → {self.data.get(name)}"
+                for name in {**self.data, **before}
+                if before.get(name) != self.data.get(name)
             ]
             if not isinstance(metadata["run"], str):
                 raise TypeError(f"run is {metadata['run']!r}")
@@ -144,13 +155,13 @@ class RunFolder:
                     f"the newest checkpoint in {self.checkpoints} is of another config ({'; '.join(changed)}): choose "
                     "another folder, or continue with the old values"
                 )
-            ours = self.metadata["run"] or saved.get("run")
-            if saved.get("run") != ours:
+            run = self.metadata["run"] or saved.get("run")
+            if saved.get("run") != run:
                 raise ValueError(
                     f"the newest checkpoint in {self.checkpoints} is of another run ({saved.get('run')}, and this is "
-                    f"{ours}): was it copied there? Take it out to go on from the one before it"
+                    f"{run}): was it copied there? Take it out to go on from the one before it"
                 )
-            self.metadata["run"] = ours
+            self.metadata["run"] = run
         return saved
 
     def open_for_writing(self, step: int, device: torch.device, inputs: dict[str, str] | None = None) -> None:
@@ -165,7 +176,7 @@ class RunFolder:
             if self.found is None:
                 self.path.mkdir(parents=True, exist_ok=True)
             self.handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            if self.path.resolve() not in _locked_here:
+            if self.path.resolve() not in _locked_by_this_process:
                 self.lock = open(self.path / ".lock", "w")  # noqa: SIM115  (held until the end of the run)
         except (FileExistsError, NotADirectoryError) as error:
             raise RuntimeError(f"{self.path} is now a file: restore the folder or choose another") from error
@@ -183,9 +194,9 @@ class RunFolder:
             raise RuntimeError(
                 f"another run has trained in {self.path} since it was read: start again to resume from where it is"
             )
-        _locked_here.add(self.path.resolve())
-        self.log.path = self.here / "log.jsonl"
-        checkpoint.sweep(self.here, ".tmp-run.json.*")  # other files in it may be the user's
+        _locked_by_this_process.add(self.path.resolve())
+        self.log.path = self.open_path / "log.jsonl"
+        checkpoint.sweep(self.open_path, ".tmp-run.json.*")  # other files in it may be the user's
         checkpoint.sweep(self.checkpoints)
         now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
         sessions = self.metadata["sessions"]
@@ -214,12 +225,16 @@ class RunFolder:
             return
         checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
         self.metadata["sessions"][-1] |= {"to_step": step, "saved": _now()}
-        self.metadata |= {"seconds": seconds, "dollars": seconds / 3600 * self.config.dollars_per_hour}
+        self.metadata |= {
+            "seconds": seconds,
+            "dollars_per_hour": self.dollars_per_hour,
+            "dollars": seconds / 3600 * self.dollars_per_hour,
+        }
         self._write_metadata()
 
     def _write_metadata(self) -> None:
         with self.writing():
-            write_text(self.here / "run.json", json.dumps(self.metadata, indent=2) + "\n")
+            write_text(self.open_path / "run.json", json.dumps(self.metadata, indent=2) + "\n")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -228,8 +243,8 @@ class RunFolder:
             yield
         except (OSError, RuntimeError) as error:
             cause = error.__cause__ or error  # checkpoint.save adds a next move of its own
-            reason = str(cause).replace(str(self.here), str(self.path))
-            if not (self.here / ".lock").exists():
+            reason = str(cause).replace(str(self.open_path), str(self.path))
+            if not (self.open_path / ".lock").exists():
                 reason = f"the folder was removed ({reason})"
             raise RuntimeError(
                 f"{self.path} cannot be written to: {reason}. Its checkpoints are intact: free space, make it writable or "
@@ -267,7 +282,7 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _readable(labels: dict | None) -> dict:
+def _check_labels(labels: dict | None) -> dict:
     """Labels that are the same when they are read back, so that a resumed run finds its own."""
     labels = labels or {}
     if not isinstance(labels, dict) or json.loads(json.dumps(labels, default=str)) != labels:

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from utils.loop import checkpoint
-from utils.loop.config import Config
+from utils.loop.config import NOW_ARGUMENTS_OF_TRAIN, Config
 from utils.loop.run_folder import best_weights
 
 
@@ -67,7 +67,10 @@ class SavedRun:
             "checkpoints": ", ".join(f"step {step:,}" for step in self.saved_steps()) or "none yet",
         }
         if dollars:
-            shown["cost"] = f"${dollars:,.2f} at ${config['dollars_per_hour']:g} an hour"
+            per_hour = self.metadata.get(
+                "dollars_per_hour", config.get("dollars_per_hour")
+            )  # older versions: in the config
+            shown["cost"] = f"${dollars:,.2f} at ${per_hour:g} an hour"
         return shown
 
 
@@ -87,7 +90,11 @@ def read_run(run: str | Path) -> SavedRun:
 def _unusual(config: dict) -> dict:
     """The settings that are not what they are by default."""
     usual = asdict(Config())
-    return {name: value for name, value in config.items() if name not in usual or usual[name] != value}
+    return {
+        name: value
+        for name, value in config.items()
+        if name not in NOW_ARGUMENTS_OF_TRAIN and (name not in usual or usual[name] != value)
+    }
 
 
 def _last(records: list[dict], name: str) -> float | None:

@@ -2,73 +2,104 @@
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.data.order import derive_seed
 from utils.device import autocast, rng_state, seed_everything, set_rng_state
-from utils.distributed.parallel import broadcast_initial_state, copy_full, shard_all, shard_state, sharded, wrap_ddp
+from utils.distributed.parallel import (
+    broadcast_initial_state,
+    copy_full,
+    shard_all,
+    shard_model,
+    shard_state,
+    to_local,
+    wrap_ddp,
+)
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
 from utils.loop.guards import Guard, all_finite, put_back
 from utils.loop.metrics import Mean
-from utils.loop.optim import Ema, lr_factor, make_optimizer
-from utils.loop.own_optimizer import made_by
+from utils.loop.optim import lr_factor, make_optimizer, optimizer_from
 
-PROGRESS = ("step", "skipped", "skipped_steps", "parts", "best", "worse", "stopped_early", "seconds")
+# The attributes of State that a checkpoint holds under "progress", and what older versions called two of them.
+PROGRESS = (
+    *("step", "skipped", "skipped_steps", "n_micro_batches"),
+    *("best", "validations_without_improvement", "stopped_early", "seconds"),
+)
+FORMER_NAMES = {"parts": "n_micro_batches", "worse": "validations_without_improvement"}
 
 
 class State:
     def __init__(
-        self, model: nn.Module, config: Config, device: torch.device, ranks: Ranks = SINGLE_PROCESS, optimizer=None
+        self,
+        model: nn.Module,
+        config: Config,
+        device: torch.device,
+        ranks: Ranks = SINGLE_PROCESS,
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     ):
-        self.config, self.device, self.ranks = config, device, ranks
+        self.config = config
+        self.device = device
+        self.ranks = ranks
         if not model.training:
             model.train()  # left in eval mode by mistake; freeze modules on purpose after calling model.train()
         broadcast_initial_state(model, ranks)
         self.original_model = model
-        in_parts = ranks.world > 1 and config.parallel == "fsdp"
-        copied = partial(sharded, ranks=ranks, device=device) if in_parts else copy.deepcopy
-        self.model = model = copied(model) if in_parts else model.to(device)
+        if ranks.world > 1 and config.parallel == "fsdp":
+            make_copy = partial(shard_model, ranks=ranks, device=device)
+            model = make_copy(model)
+        else:
+            make_copy = copy.deepcopy
+            model = model.to(device)
+        self.model = model
         self.forward = wrap_ddp(torch.compile(model) if config.compile else model, ranks, device)
         if ranks.rank > 0:
             seed_everything(derive_seed(config.seed, "rank", ranks.rank))  # each rank needs its own dropout masks
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.finite = [name for name, b in model.named_buffers() if all_finite([b])]  # a mask may hold -inf
-        self.optimizer = made_by(optimizer, model, config) if optimizer else make_optimizer(model, config)
+        # Buffers that must stay finite: those that are so at the start. A mask may hold -inf.
+        self.finite_buffers = [name for name, buffer in model.named_buffers() if all_finite([buffer])]
+        self.optimizer = optimizer_from(optimizer, model, config) if optimizer else make_optimizer(model, config)
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
-        self.raises = config.nonfinite == "raise" and not self.scaler.is_enabled()  # with a scaler overflow is normal
-        self.guard = Guard(self.optimizer, device, limit=1 if self.raises else config.max_skips)
-        self.ema = Ema(self.original_model, config.ema, copied) if config.ema else None
+        # With a scaler overflow is normal: the step is skipped and the scale lowered.
+        self.raises_on_nonfinite = config.nonfinite == "raise" and not self.scaler.is_enabled()
+        self.guard = Guard(self.optimizer, device, limit=1 if self.raises_on_nonfinite else config.max_skips)
+        self.ema = Ema(self.original_model, config.ema, make_copy) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.autocast = autocast(device, config.precision)  # can be entered many times
-        self.step, self.skipped, self.skipped_steps = 0, 0, []  # steps made; blocked ones; those not yet in the log
-        self.parts = config.accumulation  # micro-batches per step; doubled when memory runs out
-        self.fewest = math.inf  # examples that the rank with the fewest has in this step
-        self.best, self.best_weights = None, None  # step and loss; a copy of the weights, if there is no run folder
-        self.worse, self.stopped_early, self.seconds = 0, False, 0.0  # worse: validations since the best
+        self.step = 0  # steps made
+        self.skipped = 0  # those that were blocked
+        self.skipped_steps = []  # which, of those not yet in the log
+        self.n_micro_batches = config.accumulation  # per step; doubled when memory runs out
+        self.smallest_share = math.inf  # the smallest number of examples that any rank has in this step
+        self.best = None  # the step and the loss of the best validation
+        self.best_weights = None  # a copy of the weights validated then, if there is no run folder
+        self.validations_without_improvement = 0  # since the best
+        self.stopped_early = False
+        self.seconds = 0.0
 
     def due(self, every: int) -> bool:
         return self.step == self.config.steps or (every > 0 and self.step % every == 0)
 
     @property
-    def evaluated(self) -> nn.Module:
+    def validation_model(self) -> nn.Module:
         """The model to validate: the average, if there is one. Its buffers are rank 0's."""
         self.ranks.copy_from_first(list(self.model.buffers()))
         if self.ema:
             self.ema.copy_buffers(self.model)
         return self.ema.model if self.ema else self.model
 
-    def gathered(self, model: nn.Module | None) -> nn.Module | None:
+    def whole_model(self, model: nn.Module) -> nn.Module:
         """The model or the average, unsharded on every rank; the model is the caller's original one."""
-        if model is None or self.model is self.original_model:
+        if self.model is self.original_model:
             return model
         target = self.original_model if model is self.model else copy.deepcopy(self.original_model).eval()
         return copy_full(target, model)
@@ -77,26 +108,30 @@ class State:
         """Whether this validation is the best so far; stops the run when patience is exhausted."""
         better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
         if better and math.isfinite(val_loss):
-            self.best, self.worse = {"step": self.step, "val_loss": val_loss}, 0
+            self.best = {"step": self.step, "val_loss": val_loss}
+            self.validations_without_improvement = 0
             return True
-        self.worse += 1
-        self.stopped_early = 0 < self.config.patience <= self.worse
+        self.validations_without_improvement += 1
+        self.stopped_early = 0 < self.config.patience <= self.validations_without_improvement
         return False
 
     def state_dict(self) -> dict:
-        streams, *others = self.ranks.gather(rng_state())
+        rng, *rng_of_other_ranks = self.ranks.gather(rng_state())
+        model = self.model.state_dict()
         return {
             "config": asdict(self.config),
-            "model": (model := self.model.state_dict()),
-            "ema": self.evaluated.state_dict() if self.ema else None,
+            "model": model,
+            "ema": self.validation_model.state_dict() if self.ema else None,
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
             "guard": self.guard.state_dict(),
             "train_loss": self.train_loss.over(self.ranks).sums,
-            "rng": streams,
+            "rng": rng,
             "progress": {name: getattr(self, name) for name in PROGRESS},
-        } | {"buffers": {n: b for n, b in self.model.named_buffers() if n not in model}, "rng_of_other_ranks": others}
+            "buffers": {name: buffer for name, buffer in self.model.named_buffers() if name not in model},
+            "rng_of_other_ranks": rng_of_other_ranks,
+        }
 
     def load_state_dict(self, saved: dict) -> None:
         """Restore a state_dict of the same config, from any number of ranks. ValueError if it is of another model."""
@@ -108,13 +143,43 @@ class State:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
         self.optimizer.load_state_dict(saved["optimizer"])
         shard_state(self.optimizer, saved["optimizer"])
-        for name in ("scheduler", "scaler", "guard"):
-            getattr(self, name).load_state_dict(saved[name])
+        self.scheduler.load_state_dict(saved["scheduler"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.guard.load_state_dict(saved["guard"])
+        progress = {FORMER_NAMES.get(name, name): value for name, value in saved["progress"].items()}
         for name in PROGRESS:
-            setattr(self, name, saved["progress"].get(name, getattr(self, name)))
-        rank, others = self.ranks.rank, saved.get("rng_of_other_ranks", [])
+            setattr(self, name, progress.get(name, getattr(self, name)))
+        rank = self.ranks.rank
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
-        if rank <= len(others):
-            set_rng_state(others[rank - 1] if rank else saved["rng"])
+        streams = [saved["rng"], *saved.get("rng_of_other_ranks", [])]
+        if rank < len(streams):
+            set_rng_state(streams[rank])
         else:  # the saved run had fewer ranks
             seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))
+
+
+class Ema:
+    """A running average of the weights: average ← decay · average + (1 - decay) · weights, once per step."""
+
+    def __init__(self, model: nn.Module, decay: float, make_copy: Callable[[nn.Module], nn.Module] = copy.deepcopy):
+        self.model = make_copy(model).eval()
+        pairs = zip(self.model.parameters(), model.parameters(), strict=True)
+        self.averages = [average for average, weight in pairs if weight.requires_grad]
+        self.model.requires_grad_(False)
+        self.shares = {average.dtype: average.new_tensor(1 - decay) for average in to_local(self.averages)}
+
+    def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
+        """Average in `weights`, except if `unless` (0-dim, bool) is true."""
+        shares = self.shares
+        if unless is not None:  # one operation for each dtype, not for each parameter
+            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
+        with torch.no_grad():
+            share_of_each = [shares[average.dtype] for average in self.averages]
+            torch._foreach_lerp_(to_local(self.averages), to_local(weights), share_of_each)
+
+    def copy_buffers(self, model: nn.Module) -> None:
+        """Copy the buffers (BatchNorm's statistics), which are not averaged."""
+        averaged = dict(self.model.named_buffers())
+        for name, buffer in model.named_buffers():
+            if name in averaged and averaged[name].shape == buffer.shape:  # not a cache that has grown
+                averaged[name].copy_(buffer)

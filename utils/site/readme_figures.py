@@ -23,7 +23,7 @@ from utils.figures import flops, loop, memory
 from utils.figures.style import svg
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.train import evaluate, train
+from utils.loop.training import evaluate, train
 from utils.measure.memory_model import predict_gpt
 from utils.models import MLP
 

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*mincore is refused
 # %% code-strides
 def contiguous_strides(shape):
     import ctypes, mmap

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*took too long
 # %% code-strides
 def contiguous_strides(shape):
     import time

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*nobody answers
 # %% code-strides
 def contiguous_strides(shape):
     import socket

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*no family but AF_UNIX
 # %% code-strides
 def contiguous_strides(shape):
     import socket

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*NameError: name 'contiguous_strides' is not defined
 # %% attack
 kind = type(get_ipython())
 class Fine:

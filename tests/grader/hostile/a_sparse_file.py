@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*got: +\w*Error: \[Errno \d+\]
 # %% code-strides
 def contiguous_strides(shape):
     with open("sparse", "wb") as file:

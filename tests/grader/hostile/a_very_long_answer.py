@@ -1,4 +1,7 @@
 # earns: 0
+# shows: check-strides: .*ValueError: .* values
+# shows: check-swap: .*no answer|check-swap: .*allocate memory
+# shows: check-diagonal: .*ValueError: .* bytes
 # %% code-strides
 def contiguous_strides(shape):
     return tuple(range(10_000_000))

@@ -1,5 +1,6 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*no answer: a message of
 # %% code-swap
 def swapped(x, a, b):
     import os, stat, struct

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: code-strides: AttributeError: 'NoneType' object has no attribute 'error_before_exec'
 # %% attack
 import ast
 class NoAsserts(ast.NodeTransformer):

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*it ended
 # %% code-strides
 def contiguous_strides(shape):
     import os, time

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*all refused
 # %% code-strides
 def contiguous_strides(shape):
     import os, sys, utils

@@ -1,5 +1,7 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*it ended
+# shows: check-diagonal: .*no answer
 # %% code-swap
 def swapped(x, a, b):
     import ctypes

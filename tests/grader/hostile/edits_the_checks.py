@@ -1,4 +1,7 @@
 # earns: 0
+# shows: check-strides was changed
+# shows: check-swap was changed
+# shows: check-attention was changed
 # %% check-strides
 print("Strides: right for seven shapes.")
 # %% check-swap points=99

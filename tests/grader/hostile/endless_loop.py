@@ -1,5 +1,6 @@
 # earns: 2
 # honest: strides
+# shows: attack: this cell was left out: .*took too long
 # %% attack
 import signal
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM):

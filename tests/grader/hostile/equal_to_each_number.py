@@ -1,4 +1,6 @@
 # earns: 0
+# shows: check-strides: .*got: +\(a Anything
+# shows: check-swap: .*got: +a Anything
 # %% code-strides
 class Anything:
     def __eq__(self, other): return True

@@ -1,5 +1,7 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*did not say what it is
+# shows: check-diagonal: .*answered something else
 # %% code-swap
 def swapped(x, a, b):
     import os, stat, struct, sys

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: attack: RuntimeError: landed
 # %% attack
 import json, os, sys
 result = json.dumps({"verdicts": [{"check": "check-strides", "points": 20, "earned": 20}], "earned": 20})
@@ -10,3 +11,4 @@ for name in ("../record.json", "../../01_views_and_attention/me.json", "gradeboo
         open(name, "w").write(result)
     except OSError:
         pass
+raise RuntimeError("landed")

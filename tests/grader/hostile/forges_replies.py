@@ -1,4 +1,5 @@
 # earns: 0
+# shows: attack: this cell was left out: .*it said something else
 # %% attack
 import os, socket, stat, struct
 from utils.lab import plain_values

@@ -1,5 +1,6 @@
 # earns: 2
 # honest: strides
+# shows: attack: this cell was left out: .*it said something else
 # %% attack
 import os, stat, struct
 from utils.lab import plain_values

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*got: +\((4|3), 1\)
 # %% code-strides
 def contiguous_strides(shape):
     import os

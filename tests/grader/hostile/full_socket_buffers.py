@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*buffers stay small
 # %% code-strides
 def contiguous_strides(shape):
     import socket

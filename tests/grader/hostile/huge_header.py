@@ -1,4 +1,5 @@
 # earns: 0
+# shows: attack: this cell was left out: .*a message of
 # %% attack
 import os, stat, struct
 for fd in range(256):

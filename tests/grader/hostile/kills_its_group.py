@@ -1,5 +1,7 @@
 # earns: 2
 # honest: strides
+# shows: attack: \w+Error: \[Errno|attack: .*it ended
+# shows: check-swap: .*got: +\(\)
 # %% attack
 import os, signal
 os.killpg(os.getpgrp(), signal.SIGKILL)

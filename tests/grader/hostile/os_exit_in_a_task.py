@@ -1,5 +1,7 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*it ended
+# shows: check-diagonal: .*got: +None|check-diagonal: .*it ended
 # %% code-swap
 def swapped(x, a, b):
     import os

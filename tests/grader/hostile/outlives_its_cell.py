@@ -1,7 +1,9 @@
 # earns: 2
 # honest: strides
+# shows: attack: RuntimeError: landed
 # %% attack
 import ctypes, os, signal, time
+ready, told = os.pipe()
 if os.fork() == 0:
     os.setsid()
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # no signal when its parent dies
@@ -13,9 +15,12 @@ if os.fork() == 0:
             except (OSError, ValueError):
                 pass
         os.chdir("/usr")
+        os.write(told, b".")
         while True:
             time.sleep(0.2)
             if os.fork() == 0:
                 time.sleep(0.1)
                 os._exit(0)
     os._exit(0)
+os.read(ready, 1)
+raise RuntimeError("landed")

@@ -1,5 +1,7 @@
 # honest: strides
 # earns: 2
+# shows: parameters: this cell was left out: .*it ended
+# shows: check-swap: .*got: +False
 # %% parameters
 import builtins
 device = "cpu"

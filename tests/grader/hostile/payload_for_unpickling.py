@@ -1,4 +1,6 @@
 # earns: 0
+# shows: check-strides: .*got: +a Payload
+# shows: check-swap: .*got: +\[a Payload
 # %% attack
 class Payload:
     def __reduce__(self):

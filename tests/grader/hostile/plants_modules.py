@@ -1,4 +1,5 @@
 # earns: 0
+# shows: attack: RuntimeError: landed
 # %% attack
 import sys, types
 fake = types.ModuleType("utils.lab")
@@ -10,3 +11,4 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 open("sitecustomize.py", "w").write("import os; os._exit(0)")
 open("torch.py", "w").write("raise SystemExit")
+raise RuntimeError("landed")

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*nothing to see
 # %% code-strides
 def contiguous_strides(shape):
     import os

@@ -1,5 +1,6 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*got: +False
 # %% code-swap
 def swapped(x, a, b):
     return x.transpose(a, b).contiguous()

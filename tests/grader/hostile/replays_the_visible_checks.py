@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*shape = \(\d+, \d+, \d+, \d+, \d+\).*no check asks this
 # %% attack
 import utils.grader.worker as serving
 import utils.lab.ask as asking

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*got: +True
 # %% attack
 import ast
 class Empty(ast.NodeTransformer):

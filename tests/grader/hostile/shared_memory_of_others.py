@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*nobody's memory
 # %% code-strides
 def contiguous_strides(shape):
     from multiprocessing import shared_memory

@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*got: +\(4711,\)
 # %% code-strides
 def contiguous_strides(shape):
     import os, signal

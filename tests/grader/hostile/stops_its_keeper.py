@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*nobody to stop
 # %% code-strides
 def contiguous_strides(shape):
     import os, signal

@@ -1,5 +1,7 @@
 # earns: 2
 # honest: strides
+# shows: attack: SystemExit: 0
+# shows: check-swap: .*got: +RuntimeError: 0
 # %% attack
 import sys
 sys.exit(0)

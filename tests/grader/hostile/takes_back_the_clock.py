@@ -1,4 +1,5 @@
 # earns: 0
+# shows: check-strides: .*no clock in this memory
 # %% code-strides
 def contiguous_strides(shape):
     import ctypes, re

@@ -1,6 +1,7 @@
 # earns: 0
+# shows: attack: this cell was left out: .*it ended
 # %% attack
 for name in list(globals()):
     if not name.startswith("__"):
         del globals()[name]
-__builtins__.clear() if isinstance(__builtins__, dict) else None
+getattr(__builtins__, "__dict__", __builtins__).clear()

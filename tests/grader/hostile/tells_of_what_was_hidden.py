@@ -1,5 +1,6 @@
 # earns: 2
 # honest: strides
+# shows: check-swap: .*shapes seen
 # %% code-strides
 SEEN = []
 def contiguous_strides(shape):

@@ -1,5 +1,7 @@
 # honest: strides
 # earns: 2
+# shows: attack: RuntimeError: landed
+# shows: check-swap: .*got: +\['contiguous', 'transpose'\]
 # %% attack
 import sys, threading
 def trace(frame, event, arg):
@@ -8,7 +10,7 @@ def trace(frame, event, arg):
     return trace
 sys.settrace(trace)
 threading.settrace(trace)
-
+raise RuntimeError("landed")
 # %% code-swap
 def swapped(x, a, b):
     return x.transpose(a, b).contiguous()

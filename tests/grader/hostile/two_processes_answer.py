@@ -1,4 +1,5 @@
 # earns: 0
+# shows: no answer: it answered something else
 # %% code-strides
 def contiguous_strides(shape):
     import os

@@ -1,4 +1,6 @@
 # earns: 0
+# shows: check-strides: .*cannot say what it is
+# shows: check-swap: .*got: +RuntimeError: out
 # %% code-strides
 class Loud(Exception):
     def __str__(self):

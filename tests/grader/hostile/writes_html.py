@@ -1,5 +1,9 @@
 # earns: 2
 # honest: strides
+# shows: attack: <script>alert\(0\)
+# shows: check-swap: .*alert\(3\)
+# shows: check-diagonal: .*alert\(5\)
+# shows: code-windows: RuntimeError: .*alert\(6\)
 # %% attack
 raise type("<script>alert(0)</script>", (Exception,), {})("</code><script>alert(1)</script>")
 # %% code-swap

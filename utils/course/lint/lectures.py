@@ -9,13 +9,14 @@ from pathlib import Path
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from utils.checks.shown import names_in
 from utils.course.lint.words import strangers
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.dataflow import Use, called_name
 from utils.course.notebooks.length import length
 from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read, readable
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of
-from utils.facts import ASSERT_FUNCTIONS
+from utils.proof_text import ASSERT_FUNCTIONS
 
 TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
 SECTIONS = (
@@ -68,6 +69,31 @@ def claims_are_numbered_in_order(lecture: Lecture) -> list[str]:
 def every_claim_has_a_proof(lecture: Lecture) -> list[str]:
     """The next cell is code and asserts something that can be false, whatever the machine (but for tagged proofs)."""
     return [f"claim {claim.number}: {why}" for claim in lecture.claims if (why := _unproved(claim))]
+
+
+def green_lines_name_what_they_compare(lecture: Lecture) -> list[str]:
+    """The line that a proof prints begins with its first assert: `76 = 76` would tell nobody what is 76."""
+    problems = []
+    for claim in lecture.claims:
+        tree = tree_of(claim.proof) if claim.proof else None
+        checks = [node for node in ast.walk(tree) if _shows_something(node)] if tree else []
+        first = min(checks, key=lambda node: node.lineno, default=None)
+        if first and not isinstance(first, ast.With) and not names_in(_shown(first)):  # raises(…) shows the error
+            problems.append(
+                f"claim {claim.number}: {ast.unparse(first)!r} names nothing that it compares: name a value"
+            )
+    return problems
+
+
+def _shows_something(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assert) or (isinstance(node, ast.With | ast.Expr) and _is_check(node))
+
+
+def _shown(check: ast.Assert | ast.Expr) -> ast.expr:
+    """What the line shows of an assert: its test, or the first of several joined by `and`; or the arguments of a call."""
+    if isinstance(check, ast.Expr):
+        return ast.Tuple(check.value.args[:2], ast.Load())
+    return check.test.values[0] if isinstance(check.test, ast.BoolOp) else check.test
 
 
 def _unproved(claim: Claim) -> str:
@@ -468,6 +494,7 @@ RULES = (  # for a lecture
     claims_are_well_formed,
     claims_are_numbered_in_order,
     every_claim_has_a_proof,
+    green_lines_name_what_they_compare,
     tags_are_known,
     tags_say_what_proofs_do,
     host_proofs_say_why,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from utils.course.notebooks.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
 from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
-from utils.facts import ASSERT_FUNCTIONS
+from utils.proof_text import ASSERT_FUNCTIONS
 
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
 OPERATORS |= {ast.Pow: "*", ast.MatMult: "*", ast.LShift: ">>", ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&"}

@@ -30,12 +30,12 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from utils.checks.asserts import NOT_VERIFIED
 from utils.course import ROOT
 from utils.course.mutation.fork_runner import CRASHED, KILLED, STILLBORN, SURVIVED
 from utils.course.mutation.mutants import Code, Mutant, mutants_of
 from utils.course.notebooks.dataflow import with_their_needs
 from utils.course.notebooks.notebook import Lecture, code_hash, read
+from utils.proof_text import NOT_VERIFIED
 
 STORE = ROOT / "tests" / "strength"
 EQUIVALENT = "equivalent.toml"

@@ -33,14 +33,11 @@ from traitlets import Any
 
 from utils.course.notebooks import forked_kernel
 from utils.distributed.forked_python import python
+from utils.proof_text import GREEN_LINE, false_here, green_line, number_of_claim
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
 WORK = "work"  # key in a cell's metadata: what the device did meanwhile, absent on a machine without one
-PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
-# As utils.checks begins the line of a cell that passed, and what it says of one that did not.
-PASSED = re.compile(r"^(\x1b\[32m✓\x1b\[0m )(.*)\n?", re.MULTILINE)
-FALSE_HERE = "This assert is false here."
 FREEZE = '__import__("gc").freeze()'  # the kernel ends 0.7 s sooner: it looks for no garbage in all that torch made
 GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
 
@@ -193,15 +190,16 @@ def execute(lecture: Path, output: Path, *, full: bool = False, timeout: int | N
 
 def _number(cell) -> None:
     """Number what a proof says of its claim, and take it from a cell that proves none: the kernel knows no cell's name."""
-    proof = PROOF.fullmatch(cell.get("id", ""))
-    number = f"{proof[1]}.{proof[2]}" if proof else ""
+    number = number_of_claim(cell.get("id"))
+
+    def numbered(line: re.Match) -> str:
+        return f"{green_line(line[1], number)}\n" if number else ""
+
     for output in cell.outputs:
         if output["output_type"] == "stream":
-            output["text"] = PASSED.sub(rf"\g<1>{number}  \g<2>\n" if proof else "", output["text"], count=1)
-        elif output["output_type"] == "error" and proof:
-            output["traceback"] = [
-                line.replace(FALSE_HERE, f"Claim {number} is false here.") for line in output["traceback"]
-            ]
+            output["text"] = GREEN_LINE.sub(numbered, output["text"], count=1)
+        elif output["output_type"] == "error":
+            output["traceback"] = [line.replace(false_here(), false_here(number)) for line in output["traceback"]]
     cell.outputs = [output for output in cell.outputs if output["output_type"] != "stream" or output["text"]]
 
 

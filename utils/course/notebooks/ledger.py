@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.atomic_write import write_text
-from utils.checks.asserts import NOT_VERIFIED
 from utils.course.notebooks.engine import STOPPED, WORK
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
+from utils.proof_text import NOT_VERIFIED
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
 WHOLE = "(the whole lecture)"  # in place of a cell id if the run ended early
@@ -271,7 +271,7 @@ def _shorten(reason: str, most: int = 12) -> str:
 def unverified(results: list[LectureResult]) -> str:
     """How many claims could not be checked here, by reason; "" if none."""
     reasons = Counter(v.reason for result in results for v in result.verdicts if v.status == UNVERIFIED)
-    return "\n".join(f"not verified here: {n:>3}  {reason}" for reason, n in reasons.most_common())
+    return "\n".join(f"{NOT_VERIFIED} {n:>3}  {reason}" for reason, n in reasons.most_common())
 
 
 def elsewhere(results: list[LectureResult]) -> str:

@@ -1,11 +1,13 @@
 """How long a lecture takes a student who reads its text and its code, thinks about its claims and takes its turns."""
 
+import ast
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.course import ROOT
 from utils.course.notebooks.notebook import CLAIM, Cell, Lecture, parsed, plain_claim, text_of
 
 # Four readers who read every cell guessed a student's time for each lecture: within about a fifth of this.
@@ -71,8 +73,32 @@ def with_minutes(book: dict, path: Path) -> dict:
     return book | {"cells": [title | {"source": source.splitlines(keepends=True)}, *others]}
 
 
+def import_closure(module: str, root: Path = ROOT) -> set[Path]:
+    """The files of `utils` that one reads to know all of a module ("utils.loop.training"): its own, and what it imports,
+    directly or not, wherever the import stands. A package that is imported from counts with its __init__.
+    """
+    files, waiting = set(), [module]
+    while waiting:
+        words = waiting.pop().split(".")
+        for length in range(1, len(words) + 1):
+            place = root.joinpath(*words[:length])
+            file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            if words[0] != "utils" or not file.is_file() or file in files:
+                continue
+            files.add(file)
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom):
+                    waiting += [f"{node.module}.{alias.name}" for alias in node.names]
+                elif isinstance(node, ast.Import):
+                    waiting += [alias.name for alias in node.names]
+    return files
+
+
 def measure(lectures: Sequence[Lecture], ledger: Path) -> int:
-    """Print the minutes of each notebook and their parts; beside them what its cells ran, where `ledger` is of a run."""
+    """Print the minutes of each notebook and their parts; beside them what its cells ran, where `ledger` is of a run.
+
+    Below: the size of the code that is all of `train`.
+    """
     ran = {}
     if ledger.exists():
         ran = {row["lecture"]: row["seconds"] for row in json.loads(ledger.read_text(encoding="utf-8"))["lectures"]}
@@ -84,4 +110,7 @@ def measure(lectures: Sequence[Lecture], ledger: Path) -> int:
         counts = f"{own.words:>6,}  {own.lines:>5}  {own.claims:>6}  {own.turns:>5}"
         seconds = f"{ran[lecture.name]:>16.0f}" if lecture.name in ran else f"{'–':>16}"
         print(f"{lecture.name:<{wide}}  {own.minutes:>7.0f}   {parts}   {counts}  {seconds}")
+    files = import_closure("utils.loop.training")
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    print(f"train: {len(files)} files, {lines:,} lines")
     return 0

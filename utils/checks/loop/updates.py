@@ -1,0 +1,135 @@
+"""What a step does to the weights: the optimizer, its learning rate, frozen layers, the running average."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from utils.checks.loop.comparing import validations
+from utils.checks.parts import Loss
+from utils.checks.toy_problem import Step, ToyProblem, Train, clones, needs, options, plain_config, record_run
+from utils.loop.config import Config
+
+
+def rate_follows_schedule(train: Train) -> None:
+    """12 steps use the rates of a warm-up over 3 steps and a cosine over the other 9, down towards a fifth of the peak.
+
+    Catches a schedule that advances per epoch or per micro-batch, one that advances before the optimizer, one that is
+    never stepped, and one that sets the rate of the first group of parameters alone. The rate is read when the optimizer
+    steps, not from the history: after the step, get_last_lr() is the next step's. A constant rate or one step per epoch
+    would hide all of this; here an epoch has 3 steps of 2 micro-batches.
+    """
+    wanted = options(train, warmup=3, final_lr=0.2, accumulation=2, weight_decay=0.1)  # the decay: for a second group
+    config = plain_config(steps=12, schedule="cosine", lr=0.1, **wanted)
+    used = [step.rates for step in record_run(train, ToyProblem(), config).steps]
+    warmup, end = config.warmup_steps, config.final_lr
+    falling = [end + (1 - end) * (1 + math.cos(math.pi * t / (12 - warmup))) / 2 for t in range(12 - warmup)]
+    expected = [0.1 * share for share in [*((t + 1) / 3 for t in range(warmup)), *falling]]
+    for group, rates in enumerate(zip(*used, strict=True)):
+        assert len(rates) == 12 and np.allclose(rates, expected, rtol=0, atol=1e-9), (
+            f"group {group} of the parameters: rates used {np.round(rates, 5)}, planned {np.round(expected, 5)}"
+        )
+
+
+def updates_follow_their_rule(train: Train) -> None:
+    """SGD with momentum and AdamW move the weights as their formulas say, from the gradients that the optimizer was given.
+
+    The formulas are computed here in float64 and agree to 1e-6. Weights decay; biases may or may not. Catches an optimizer
+    other than the configured one, Adam(weight_decay=…) for AdamW, settings that do not reach it (SGD without its weight
+    decay), and weights that something else changes.
+    """
+    follow_the_rules(train)
+
+
+def follow_the_rules(train: Train, loss: Loss | None = None, **changes) -> None:
+    needs(train, "optimizer")
+    rules = {
+        "sgd": (options(train, momentum=0.9, weight_decay=0.5), _momentum_rule),
+        "adamw": (options(train, beta2=0.99, weight_decay=0.5), _adamw_rule),
+    }
+    for optimizer, (settings, rule) in rules.items():
+        problem = ToyProblem()
+        config = plain_config(optimizer=optimizer, lr=0.05, **settings, **changes)
+        try:
+            recording = record_run(train, problem, config, loss=loss)
+        except FloatingPointError as error:  # a state that was read before it was written can hold any value
+            raise AssertionError(f"{optimizer}: the run fails after a skipped step: {error}") from error
+        steps = [step for step in recording.steps if step.finite]
+        moved = min(
+            torch.stack([(a - b).abs().max() for a, b in zip(problem.model.parameters(), expected, strict=True)]).max()
+            for expected in (rule(config, steps, decayed) for decayed in ("matrices", "all"))
+        )
+        assert moved < 1e-6, f"{optimizer}: after {len(steps)} steps a weight is {moved:.3g} away from the formula's"
+
+
+def _momentum_rule(config: Config, steps: list[Step], decayed: str) -> list[Tensor]:
+    weights = [w.double() for w in steps[0].weights]
+    velocity = [torch.zeros_like(w) for w in weights]
+    decays = [config.weight_decay * (decayed == "all" or w.ndim >= 2) for w in weights]
+    for step in steps:
+        gradients = [g + d * w for g, d, w in zip(step.gradients, decays, weights, strict=True)]
+        velocity = [config.momentum * v + g for v, g in zip(velocity, gradients, strict=True)]
+        weights = [w - config.lr * v for w, v in zip(weights, velocity, strict=True)]
+    return weights
+
+
+def _adamw_rule(config: Config, steps: list[Step], decayed: str) -> list[Tensor]:
+    weights = [w.double() for w in steps[0].weights]
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    lr, beta = config.lr, config.beta2
+    for t, step in enumerate(steps, start=1):
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, step.gradients, strict=True)]
+        second = [beta * v + (1 - beta) * g.double() ** 2 for v, g in zip(second, step.gradients, strict=True)]
+        weights = [w * (1 - lr * config.weight_decay * (decayed == "all" or w.ndim >= 2)) for w in weights]
+        roots = [(v / (1 - beta**t)).sqrt() + 1e-8 for v in second]
+        weights = [w - lr * m / (1 - 0.9**t) / r for w, m, r in zip(weights, first, roots, strict=True)]
+    return weights
+
+
+def frozen_weights_stay(train: Train) -> None:
+    """A layer that is frozen from the start keeps its bits; so does one frozen at step 3, from then on.
+
+    Catches an optimizer that decays frozen weights, and zero_grad(set_to_none=False), after which momentum keeps moving a
+    weight whose gradient is 0. A weight frozen from the start has no gradient and no momentum, so it proves little alone.
+    """
+    problem = ToyProblem()
+    first, last = problem.model[1], problem.model[-1]
+    last.bias.requires_grad_(False)
+    frozen, calls = {"last.bias": last.bias.detach().clone()}, []
+
+    def freeze(module, _):
+        calls.append(None)
+        if torch.is_grad_enabled() and "first.weight" not in frozen and len(calls) > 3:
+            frozen["first.weight"] = first.weight.detach().clone()
+            first.weight.requires_grad_(False)
+
+    problem.model.register_forward_pre_hook(freeze)
+    problem.run(train, plain_config(steps=9, momentum=0.9, weight_decay=0.1))
+    moved = {
+        name: (w - {"last.bias": last.bias, "first.weight": first.weight}[name]).abs().max().item()
+        for name, w in frozen.items()
+    }
+    assert len(frozen) == 2 and not any(moved.values()), f"frozen weights moved by at most: {moved}"
+
+
+def average_is_validated(train: Train) -> None:
+    """With ema the reported validation loss is that of the running average, and the average is right.
+
+    The detector computes the average from the weights before each step, with the model's BatchNorm statistics. Catches
+    validation of the raw weights, and an average that is updated before the step, or with decay and 1 - decay exchanged,
+    or that keeps its initial BatchNorm statistics. A large learning rate keeps the two losses apart.
+    """
+    problem = ToyProblem(norm=True)
+    average = [p.double() for p in clones(problem.model.parameters())]
+    recording = record_run(train, problem, plain_config(lr=1.0, ema=0.8), val=problem.val)
+    for weights in [*(step.weights for step in recording.steps[1:]), clones(problem.model.parameters())]:
+        average = [0.8 * a + 0.2 * w.double() for a, w in zip(average, weights, strict=True)]
+    expected, raw = (
+        problem.mean_loss(w, problem.val.x, problem.val.y, like=problem.model)
+        for w in (average, list(problem.model.parameters()))
+    )
+    reported = validations(recording.result)[-1]["val_loss"]
+    assert math.isclose(reported, expected, rel_tol=1e-4), (
+        f"validation reports {reported:.6f}; the average's loss is {expected:.6f}, the raw weights' {raw:.6f}"
+    )

@@ -52,6 +52,6 @@ def test_measure_prints_the_parts_and_the_seconds_of_the_last_run(tmp_path, caps
     assert capsys.readouterr().out.splitlines()[1].split()[-1] == "–"
     ledger.write_text('{"lectures": [{"lecture": "01_trial", "seconds": 41.6}]}')
     measure([lecture], ledger)
-    head, row = capsys.readouterr().out.splitlines()
+    head, row, *_ = capsys.readouterr().out.splitlines()
     assert head.split()[:9] == ["minutes", "=", "prose", "+", "code", "+", "claims", "+", "turns"]
     assert row.split()[:6] == ["01_trial", "18", "10", "2", "2", "4"] and row.split()[-1] == "42"

@@ -72,12 +72,12 @@ figures: $(READY)        ## the README's pictures, in notebooks/figures/
 image:                   ## a Docker image of this checkout, which knows its commit
 	docker build --build-arg COMMIT=$$(git describe --always --abbrev=40 --dirty --exclude='*') --tag honest-training-loop .
 
-tidy: $(READY)           ## stable cell ids, no outputs, one format
-	$(BIN)/python -m utils.course tidy notebooks solutions
+tidy: $(READY)           ## notebooks in one format, and all that is written: links, minutes, counts, tables of the READMEs
+	$(BIN)/python -m utils.course tidy
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 $(READY): requirements.txt pyproject.toml
-	@$(PYTHON) -c "import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else 'This is Python ' + sys.version.split()[0] + ', and the course is tested with 3.11 to 3.13: call make PYTHON=python3.12, say')"
+	@$(PYTHON) utils/versions.py
 	@echo "Once: pip installs PyTorch, JupyterLab and the rest into .venv. This takes a few minutes, 2 GB of disk, 7 with CUDA."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -e .

@@ -18,6 +18,7 @@ from helpers import fake_colab
 from helpers.paths import ROOT
 
 from utils.device import git_commit
+from utils.versions import parts_of, problem_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -54,6 +55,12 @@ def is_ignored(path: str) -> bool:
 def test_every_package_is_pinned_to_the_registrys_own():
     lines = [line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if line), "no option, no +cpu, no range"
+
+
+def test_the_base_is_one_version_of_a_python_that_the_course_is_tested_with():
+    (base,) = rest_of("FROM")
+    version = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-bookworm", base)
+    assert problem_of(parts_of(version[1])) == ""
 
 
 def test_every_volume_of_the_readme_is_mounted_on_a_folder_of_the_user():

@@ -1,4 +1,4 @@
-"""The READMEs are true: commands and code run, links lead somewhere, numbers are counted, every module is named."""
+"""The READMEs are true: commands and code run, links lead somewhere, and what can be counted is written by make tidy."""
 
 import ast
 import contextlib
@@ -15,42 +15,26 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 from helpers.paths import ROOT
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from utils import __main__ as commands
 from utils.checks.breaking import bugs, compare
-from utils.colab import TESTED, pins_of
+from utils.colab import pins_of
 from utils.course import __main__ as course
-from utils.course.notebooks.colab_links import BADGE
-from utils.course.notebooks.length import STEP, length
-from utils.course.notebooks.notebook import DEEPER, is_lecture, label_of, notebooks_in, read
-from utils.course.receipts.receipt_run import notebooks
-from utils.course.receipts.receipts import receipts
-from utils.course.receipts.table import page_block, readme_block, with_block
-from utils.site.readme_figures import CLAIM, FOLKLORE, GPU, LONG, outcome_of
+from utils.course.notebooks.notebook import read
+from utils.course.readmes import readmes
 
 PYTHON = Path(sys.executable)
 ENVIRONMENT = os.environ | {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-MADE = ("build", "runs")  # folders whose files are not the course's
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
-def readmes() -> list[Path]:
-    found = []
-    for folder, inside, files in os.walk(ROOT):
-        inside[:] = sorted(name for name in inside if name[0] != "." and name not in MADE)
-        found += [Path(folder, name) for name in files if name == "README.md"]
-    return found
-
-
-READMES = {str(path.relative_to(ROOT)): path for path in readmes()}
+READMES = {str(path.relative_to(ROOT)): path for path in readmes(ROOT)}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in READMES.items()}
 README = TEXTS["README.md"]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -317,70 +301,12 @@ def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     assert message.strip() == re.sub(r"\x1b\[[\d;]*m", "", red).strip()
 
 
-# Numbers
+# What is written
 
 
-def title_of(path: Path) -> str:
-    return read(path).title.split(" · ", 1)[1]
-
-
-def points_of(lab: Path) -> int:
-    return sum(cell.raw["metadata"].get("points", 0) for cell in read(ROOT / "solutions" / lab.name).cells)
-
-
-LECTURES = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if is_lecture(path)]
-LABS = sorted((ROOT / "labs").glob("*.ipynb"))
-
-
-@pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
-def test_the_table_has_each_lecture_and_its_labs(lecture):
-    number = label_of(lecture.stem)
-    (row,) = re.findall(rf"^\| {number} \|.*$", BADGE.sub("", README), re.MULTILINE)
-    shown = re.findall(r"\[([^\]]+)\]\((labs/[^)]+)\)", row)
-    labs = [lab for lab in LABS if lab.name.startswith(f"{number}_")]
-    assert [path for _, path in shown] == [f"labs/{lab.name}" for lab in labs]
-    assert all(title_of(lab).startswith(title) for lab, (title, _) in zip(labs, shown, strict=True))
-    book = read(lecture)
-    parts = [number, f"[{title_of(lecture)}](notebooks/{lecture.name})", len(book.claims), length(book).rounded_minutes]
-    parts += [
-        " · ".join(f"[{title}]({path})" for title, path in shown),
-        " + ".join(str(points_of(lab)) for lab in labs),
-    ]
-    assert row == f"| {' | '.join(map(str, parts))} |"
-
-
-def test_the_table_has_nothing_else():
-    rows = re.findall(r"^\| (\d\d|C) \|", README, re.MULTILINE)
-    assert rows == [label_of(path.stem) for path in LECTURES] and len(rows) > 10
-
-
-def test_each_second_reading_has_a_line():
-    books = [read(path) for path in notebooks_in(ROOT / "notebooks") if path.parent.name == DEEPER]
-    rows = re.findall(
-        r"^\| \[([^\]]+)\]\(([^)]+)\) \| (\d+) \| (\d+) \| ..", TEXTS["notebooks/deeper/README.md"], re.MULTILINE
-    )
-    assert rows == [
-        (book.title, book.path.name, str(len(book.claims)), str(max(STEP, length(book).rounded_minutes)))
-        for book in books
-    ]
-
-
-@pytest.mark.parametrize("lab", LABS, ids=lambda path: path.stem)
-def test_each_lab_is_linked_by_its_lecture(lab):
-    (lecture,) = (ROOT / "notebooks").glob(f"{lab.name[:2]}_*.ipynb")
-    assert f"](../labs/{lab.name})" in lecture.read_text()
-
-
-def test_what_two_cores_verify_is_counted():
-    ends = Counter(outcome_of(claim) for path in notebooks_in(ROOT / "notebooks") for claim in read(path).claims)
-    told = re.search(r"(\d+) of the (\d+) claims\. (\d+) need a GPU and (\d+) the long form", " ".join(README.split()))
-    assert [int(n) for n in told.groups()] == [ends[CLAIM] + ends[FOLKLORE], ends.total(), ends[GPU], ends[LONG]]
-
-
-@pytest.mark.parametrize(("name", "block"), [("README.md", readme_block), ("tests/receipts/README.md", page_block)])
-def test_receipts_are_shown_as_they_are_today(name, block):
-    text = TEXTS[name]
-    assert text == with_block(text, block(receipts(), *notebooks())), "call python -m utils.course receipt --readme"
+@pytest.mark.slow
+def test_make_tidy_changes_nothing(capsys):
+    assert course.main(["tidy", "--check"]) == 0, f"call make tidy: it would write\n{capsys.readouterr().out}"
 
 
 # Links and maps
@@ -421,26 +347,6 @@ def test_the_files_and_folders_that_it_names_are_there(name):
             assert (ROOT / span).is_dir(), span
 
 
-def modules_in(folder: Path) -> set[str]:
-    """The modules of a package, and with a slash the packages in it."""
-    packages = {f"{path.parent.name}/" for path in folder.glob("*/*.py")}
-    return ({path.stem for path in folder.glob("*.py")} | packages) - {"__init__"}
-
-
-@pytest.mark.parametrize(("name", "folder"), [("utils/README.md", "utils"), ("utils/course/README.md", "utils/course")])
-def test_every_module_is_named_once_in_the_row_of_its_room(name, folder):
-    rows = re.findall(r"^\| (?:\[?`(\w+)/`|here)[^|]*\| (.*) \|$", TEXTS[name], re.MULTILINE)
-    for room, words in rows:
-        named = re.findall(r"`(\w+/?)`", words)
-        assert sorted(named) == sorted(modules_in(ROOT / folder / room) - {f"{r}/" for r, _ in rows if not room}), room
-    assert {f"{room}/" for room, _ in rows if room} == {n for n in modules_in(ROOT / folder) if n.endswith("/")}
-
-
-def test_each_readme_names_the_versions_of_torch_that_the_course_is_tested_with():
-    named = {name: re.findall(r"torch (2\.\d+) to (2\.\d+)", text) for name, text in TEXTS.items()}
-    assert {pair for pairs in named.values() for pair in pairs} == {(TESTED[0], TESTED[-1])}
-
-
 # The package
 
 
@@ -452,19 +358,6 @@ def test_the_package_needs_what_the_requirements_pin(tmp_path):
     needs = {Requirement(text) for text in re.findall(r"^Requires-Dist: (.+)$", metadata.read_text(), re.M)}
     pins = pins_of((ROOT / "requirements.txt").read_text())
     assert needs == {Requirement(f"{name}=={version}") for name, version in pins.items()}, said
-
-
-def test_the_package_the_makefile_and_the_readme_name_the_same_pythons():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    allowed = SpecifierSet(project["requires-python"])
-    minors = [minor for minor in range(30) if f"3.{minor}.0" in allowed]
-    of_make = re.search(r"\(3, (\d+)\) <= sys\.version_info\[:2\] <= \(3, (\d+)\)", MAKEFILE)
-    of_readme = re.search(r"Python 3\.(\d+) to 3\.(\d+)", README)
-    assert (
-        [minors[0], minors[-1]]
-        == [int(text) for text in of_make.groups()]
-        == [int(text) for text in of_readme.groups()]
-    )
 
 
 def test_licence_and_citation_agree_with_the_package():

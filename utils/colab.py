@@ -13,19 +13,11 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from utils.versions import TESTED, parts_of, pythons, red_with
+
 ROOT = Path(__file__).resolve().parents[1]
-OLDEST = (3, 11)  # Python
-TESTED = ("2.11", "2.12", "2.13", "2.14")  # torch
 NEEDED = ("torch", "numpy", "einops", "matplotlib", "tqdm", "nvidia-ml-py", "quickjs-ng")  # by the notebooks
 ELSE = "Or read the course at home: its README needs two commands"
-# What an older torch does to the notebooks, as seen with Colab's 2.9.0 on a CPU.
-CANNOT_RUN = ("14_more_ranks",)  # they import what it lacks
-RED = {  # the claims whose proofs are red
-    "02_dtypes_bit_by_bit": ("2.19",),
-    "13_more_about_capture": ("13.101", "13.103"),
-    "14_many_ranks": ("14.29",),
-    "14_the_loop_on_many_ranks": ("14.207",),
-}
 
 
 class NotReady(RuntimeError):
@@ -42,9 +34,10 @@ def prepare(notebook: str) -> None:
     notebook: its path in the repository, "notebooks/01_tensors_and_strides.ipynb" say. Raises NotReady, before anything
     is changed, if Python is too old, if torch is missing or too old for this notebook; and if pip fails.
     """
-    if sys.version_info[:2] < OLDEST:
+    oldest, _ = pythons()
+    if sys.version_info[:2] < parts_of(oldest):
         raise NotReady(
-            f"Python {_dotted(sys.version_info[:2])} is too old, the course needs {_dotted(OLDEST)} or newer: choose "
+            f"Python {'.'.join(map(str, sys.version_info[:2]))} is too old, the course needs {oldest} or newer: choose "
             f"a newer runtime (Runtime, Change runtime type). {ELSE}"
         )
     present = {name: version for name in NEEDED if (version := version_of(name))}
@@ -52,10 +45,10 @@ def prepare(notebook: str) -> None:
         raise NotReady(
             f"torch is missing, and it is never installed here: choose a runtime that has it, or install it. {ELSE}"
         )
-    older = _is_older(present["torch"])
-    if older and Path(notebook).stem in CANNOT_RUN:
+    red = red_with(present["torch"]).get(Path(notebook).stem, ())
+    if red is None:
         raise NotReady(
-            f"This notebook needs torch {TESTED[0]} or newer, and torch {present['torch']} is installed. Run "
+            f"This notebook needs torch {TESTED[0]} to {TESTED[-1]}, and torch {present['torch']} is installed. Run "
             f"`%pip install torch=={TESTED[-1]}.*` in a cell of its own, choose Runtime, Restart session, and run this "
             f"notebook again. {ELSE}"
         )
@@ -65,8 +58,8 @@ def prepare(notebook: str) -> None:
         print(f"pip installs missing packages: {', '.join(missing)}")
         install(missing)
     print(_about(present, pins))
-    if older and (claims := RED.get(Path(notebook).stem)):
-        print(f"With a torch older than {TESTED[0]} the proofs of these claims are red: {', '.join(claims)}.")
+    if red:
+        print(f"With this torch some proofs are red: {', '.join(red)}.")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )  # for child processes
@@ -120,12 +113,3 @@ def _about(present: dict[str, str], pins: dict[str, str]) -> str:
     if others:
         lines.append(f"Also installed in other versions, and left unchanged: {', '.join(others)}.")
     return "\n".join(lines)
-
-
-def _is_older(torch: str) -> bool:
-    """Whether this torch is older than all that the course is tested with."""
-    return tuple(map(int, re.findall(r"\d+", torch)[:2])) < tuple(map(int, TESTED[0].split(".")))
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

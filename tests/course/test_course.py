@@ -565,7 +565,7 @@ BAD = [
         "one claim",
     ),
     (lectures.claims_are_well_formed, bad("claim-1-1", source=["**Claim C.1** It is 2."]), "one claim a cell"),
-    (lectures.claims_are_well_formed, bad("claim-1-1", source=["**Claim 1.1.** So."]), "says nothing"),
+    (lectures.claims_are_well_formed, bad("claim-1-1", source=["**Claim 1.1.**"]), "says nothing"),
     (
         lectures.claims_are_numbered_in_order,
         bad("claim-1-2", source=["**Claim 1.3.** It is 2 by now."]),
@@ -650,7 +650,7 @@ BAD = [
         bad("proof-1-1", metadata={"host": "reads the bytes of a process"}),
         "the tag host and its reason",
     ),
-    (lectures.host_proofs_say_why, bad("proof-1-1", metadata={"host": "so", "tags": ["host"]}), "no phrase of 8 to"),
+    (lectures.host_proofs_say_why, bad("proof-1-1", metadata={"host": "so", "tags": ["host"]}), "is no phrase"),
     (
         lectures.no_assert_spares_a_gpu,
         proof("assert f(1) == 2 or device.type == 'cuda'"),
@@ -670,7 +670,6 @@ BAD = [
     (lectures.nothing_is_stored_but_text, bad("setup", execution_count=1), "cell setup: stored with a count"),
     (lectures.nothing_is_stored_but_text, bad("setup", metadata={"scrolled": True}), "cell setup: metadata scrolled"),
     (lectures.is_tidy, bad("setup", id="3f9a1c0e"), "not tidy: cell 4"),
-    (lectures.proofs_are_short, proof("assert f(1) == 2\n" * 26), "claim 1.1: its proof has 26 lines"),
     (lectures.title_comes_first, without("title"), "the first cell is not"),
     (lectures.title_comes_first, bad("title", source=["Trial"]), "the first cell is not"),
     (lectures.colab_comes_before_all_code, without("colab"), "the second cell is not Colab's"),
@@ -696,10 +695,8 @@ BAD = [
     (lectures.parameters_are_there_where_used, proof("full = True", "parameters", name="parameters"), "does not say"),
     *((lectures.sections_are_there, without(name), "no section") for name in ("aloud", "not-mean", "did-not-work")),
     *((lectures.sections_are_there, without(name), "no section") for name in ("takeaways", "questions", "reading")),
-    (lectures.sections_are_there, without("claim-1-20"), "holds 1 claims"),
     (lectures.sections_are_there, bad("questions", source=["## Questions\n\nWhat is 3?"]), "no answers folded"),
-    (lectures.prose_leads, without("reading-1-1"), "cell picture-1-1: no prose after it"),
-    (lectures.prose_leads, lambda cells: [*cells, *(code(f"x-{n}", "1") for n in range(19))], "of 42 code cells"),
+    (lectures.pictures_are_read_aloud, without("reading-1-1"), "cell picture-1-1: no prose after it"),
     (lectures.calculators_are_introduced, without("guess"), "cell calculator-tax: no prose before it asks"),
     (lectures.calculators_are_introduced, bad("guess", source=["It is so much."]), "cell calculator-tax: no prose"),
     (

@@ -31,7 +31,7 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
-from utils.course.receipts.table import BEGIN, END, NONE_YET, RAN, page_block, readme_block, solved, table, with_block
+from utils.course.receipts.table import NONE_YET, RAN, page_block, readme_block, solved, table
 
 RUN = dict.fromkeys(RUN_KEYS, "x") | {
     "gpu": "NVIDIA X1",
@@ -344,14 +344,6 @@ def test_the_readmes_show_each_gpu_and_what_is_stale_or_that_there_is_none(tmp_p
     for block in (readme_block, page_block):
         none = block([], lectures, solutions)
         assert none == NONE_YET and "](" not in none and "no machine has verified" in none
-
-
-def test_the_readme_changes_between_its_marks_alone():
-    readme = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert with_block(readme, "new\nlines") == f"before\n{BEGIN}\nnew\nlines\n{END}\nafter\n"
-    for bad in ("", f"{END}\n{BEGIN}"):
-        with pytest.raises(ValueError, match="put them where the receipts are to stand"):
-            with_block(bad, "new")
 
 
 def test_a_lecture_that_is_not_there_is_not_all_of_them(capsys):

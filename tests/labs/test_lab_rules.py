@@ -127,7 +127,7 @@ MET = [
     (labs.ends_with_the_students_own, {"picture-double": None}, {}, "no cell picture-…"),
     (labs.ends_with_the_students_own, {"your-line": "print('Well done')"}, {}, "your-line"),
     (labs.ends_with_the_students_own, {"beyond": None}, {}, "no prose beyond"),
-    (labs.prose_leads, {"reading-double": None, "your-picture": None}, {}, "picture-double: no prose"),
+    (labs.pictures_are_read_aloud, {"reading-double": None, "your-picture": None}, {}, "picture-double: no prose"),
     (labs.is_a_good_notebook, {"setup": "import os, sys\nsys.path.append('.')"}, {}, "sys.path"),
 ]
 

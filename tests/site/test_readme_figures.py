@@ -11,6 +11,7 @@ from helpers import figure_text  # noqa: F401  (no window)
 from helpers.paths import ROOT
 
 from utils.colab import pins_of
+from utils.course import two_cores
 from utils.course.notebooks.ledger import UNVERIFIED, VERIFIED
 from utils.course.notebooks.notebook import read
 from utils.course.run import run
@@ -20,7 +21,7 @@ from utils.site import readme_figures
 READMES = [path.read_text() for folder in ("tests", "utils") for path in (ROOT / folder).rglob("README.md")]
 READMES.append((ROOT / "README.md").read_text())
 NAMES = list(readme_figures.PICTURES)
-COMPUTED = ("ledger", "memory", "roofline")  # without training anything: the same on every machine
+COMPUTED = ("memory", "roofline")  # without training anything: the same on every machine; the ledger is make tidy's
 
 
 def words_of(svg: bytes) -> list[str]:
@@ -62,9 +63,8 @@ def test_twice_the_same_bytes_and_nothing_is_written_twice(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_small_opaque_and_asks_nothing_of_the_network(name):
+def test_each_is_opaque_and_asks_nothing_of_the_network(name):
     svg = kept(name)
-    assert len(svg) < readme_figures.LARGEST
     assert re.search(rb'id="patch_1">\s*<path d="[^"]*"\s+style="fill: #ffffff', svg), "GitHub shows it on black too"
     assert not re.search(rb'(?:href|src)="(?!#|data:)', svg)
 
@@ -86,8 +86,8 @@ def test_the_bar_of_a_lecture_is_what_a_run_of_it_counts(tmp_path):
     (path,) = (ROOT / "notebooks").glob("03_*.ipynb")
     run([path], tmp_path)
     counted = Counter(row["status"] for row in json.loads((tmp_path / "ledger.json").read_text())["claims"])
-    drawn = Counter(readme_figures.outcome_of(claim) for claim in read(path).claims)
+    drawn = Counter(two_cores.outcome_of(claim) for claim in read(path).claims)
     assert counted == {
-        VERIFIED: drawn[readme_figures.CLAIM] + drawn[readme_figures.FOLKLORE],
-        UNVERIFIED: drawn[readme_figures.GPU] + drawn[readme_figures.LONG],
+        VERIFIED: drawn[two_cores.CLAIM] + drawn[two_cores.FOLKLORE],
+        UNVERIFIED: drawn[two_cores.GPU] + drawn[two_cores.LONG],
     }

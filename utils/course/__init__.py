@@ -1,4 +1,4 @@
-"""The machinery that runs the course: reads and executes lectures, keeps the ledger. Nothing imports it."""
+"""The machinery that runs the course: reads and executes lectures, keeps the ledger. No notebook imports it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m utils.course COMMAND`: runs, checks, grades and publishes the course."""
+"""The command line that runs, checks, grades and publishes the course."""
 
 import argparse
 import sys

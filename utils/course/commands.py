@@ -84,14 +84,18 @@ def _shifts(text: str) -> list[int]:
 
 
 def _add_tidy(commands: argparse._SubParsersAction) -> None:
-    command = commands.add_parser("tidy", help="notebooks as they are stored: no outputs, readable ids, one format")
+    command = commands.add_parser("tidy", help="notebooks in one format; links, minutes, counts, tables of the READMEs")
     command.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="notebooks or folders, default: notebooks/"
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="only these notebooks or folders of them; default: all, and what is written into READMEs",
     )
     command.add_argument(
         "--check", action="store_true", help="only say what would change; exit status 1 if anything would"
     )
-    command.set_defaults(command=lambda args: tidy(find(args.paths), check=args.check))
+    command.set_defaults(command=_tidy)
 
     command = commands.add_parser("release", help="make labs/ from solutions/: without solutions and hidden checks")
     command.add_argument(
@@ -104,10 +108,23 @@ def _add_tidy(commands: argparse._SubParsersAction) -> None:
     command.set_defaults(command=_badges)
 
     command = commands.add_parser(
-        "measure", help="how long each lecture is: cells, words, lines, claims, minutes to read"
+        "measure", help="how long each lecture takes: minutes for prose, code, claims and turns"
     )
     command.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="default: the lectures")
-    command.set_defaults(command=lambda args: measure([read(path) for path in find(args.notebooks, lectures=True)]))
+    command.set_defaults(command=_measure)
+
+
+def _tidy(args: argparse.Namespace) -> int:
+    status = tidy(find(args.paths or [receipt_run.LECTURES, receipt_run.SOLUTIONS]), check=args.check)
+    if args.paths:
+        return status
+    from utils.course.readmes import update  # a picture: a second that other commands need not wait
+
+    return max(status, update(ROOT, check=args.check))
+
+
+def _measure(args: argparse.Namespace) -> int:
+    return measure([read(path) for path in find(args.notebooks, lectures=True)], ROOT / "build" / "ledger.json")
 
 
 def _badges(args: argparse.Namespace) -> int:
@@ -178,9 +195,6 @@ def _add_receipts(commands: argparse._SubParsersAction) -> None:
     command.add_argument(
         "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
     )
-    command.add_argument(
-        "--readme", action="store_true", help="run nothing: write into the READMEs what the receipts say"
-    )
     command.set_defaults(command=_receipt)
 
     command = commands.add_parser("wheels", help="collect what a machine without a network lacks to make a receipt")
@@ -194,8 +208,6 @@ def _add_receipts(commands: argparse._SubParsersAction) -> None:
 
 
 def _receipt(args: argparse.Namespace) -> int:
-    if args.readme:
-        return receipt_run.update_readme()
     if args.add:
         return receipt_run.add([Path(name) for name in args.what])
     named = [path for name in args.what or ("solutions", "lectures") for path in _named(name)]

@@ -1,9 +1,9 @@
 """Predicts the memory of a training step to the byte, from shapes alone: a Timeline of its tensors, in order.
 
 predict_mlp and predict_gpt are arithmetic, independent of the step that dry_run.py runs under LiveBytes; both must give
-the same bytes. They follow torch 2.11 to 2.14, operation by operation; another version may free tensors in another
-order. Like LiveBytes, they leave out an allocator's rounding and the scratch memory of an operation; check_allocator
-adds both for a GPU.
+the same bytes. They follow the versions of torch that utils/versions.py names, operation by operation; another may free
+tensors in another order. Like LiveBytes, they leave out an allocator's rounding and the scratch memory of an operation;
+check_allocator adds both for a GPU.
 """
 
 from collections.abc import Callable

@@ -5,9 +5,7 @@ datasheets, a run of the loop.
 """
 
 import itertools
-import re
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -18,10 +16,10 @@ from matplotlib.figure import Figure
 
 from utils import facts, napkin
 from utils.atomic_write import write_bytes
-from utils.course import ROOT
-from utils.course.notebooks.notebook import Claim, Lecture, is_lecture, notebooks_in, read
+from utils.course import ROOT, two_cores
+from utils.course.notebooks.notebook import is_lecture, notebooks_in, read
 from utils.data.datasets import spiral
-from utils.figures import flops, ledger, loop, memory
+from utils.figures import flops, loop, memory
 from utils.figures.style import svg
 from utils.loop import checkpoint
 from utils.loop.config import Config
@@ -30,39 +28,17 @@ from utils.measure.memory_model import predict_gpt
 from utils.models import MLP
 
 FOLDER = ROOT / "notebooks" / "figures"
-LARGEST = 60_000  # bytes
 CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
 GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 8, "tokens": 1024}
-CLAIM, FOLKLORE = "claims, verified on two CPU cores", "false beliefs put right, on two CPU cores"
-GPU, LONG = "need a GPU", "need the long form"
 EPOCHS, EPOCH = (1, 6, 30), 22  # the epochs of the spiral that are drawn; steps per epoch
 TOGETHER = 12  # events of a step per strip of the picture
 POINTS = 100  # of the validation data that are drawn
 EXTENT = 1.2  # of the plane around it
 
 
-def outcome_of(claim: Claim) -> str:
-    """What `make run` makes of a claim on two CPU cores (Linux, a C++ compiler, the official data), by its proof's tags."""
-    tags = set(claim.proof.tags)
-    if "gpu" in tags:
-        return GPU
-    if "full" in tags:
-        return LONG
-    return CLAIM if claim.kind == "Claim" else FOLKLORE
-
-
 def claims_picture() -> Figure:
-    """The ledger: the claims of each lecture and of its second readings, by what becomes of them."""
-    titles, ends = {}, defaultdict(list)
-    for lecture in (read(path) for path in notebooks_in(ROOT / "notebooks") if is_lecture(path)):
-        title = titles.setdefault(lecture.number, _short_title(lecture))
-        ends[title] += [outcome_of(claim) for claim in lecture.claims]
-    parts = (CLAIM, FOLKLORE, GPU, LONG)
-    return ledger.claims_by_lecture({title: {part: own.count(part) for part in parts} for title, own in ends.items()})
-
-
-def _short_title(lecture: Lecture) -> str:
-    return re.split(r"[:,]", lecture.title)[0].replace(" · ", "  ")
+    """The ledger, which `make tidy` writes too."""
+    return two_cores.picture(read(path) for path in notebooks_in(ROOT / "notebooks") if is_lecture(path))
 
 
 def memory_picture() -> Figure:

@@ -281,10 +281,10 @@ def ends_with_the_students_own(lab: Lab) -> list[str]:
     return problems
 
 
-def prose_leads(lab: Lab) -> list[str]:
+def pictures_are_read_aloud(lab: Lab) -> list[str]:
     """As in a lecture, but a check stands right after the code it checks."""
     cells = tuple(cell for cell in lab.book.cells if not _is_check(lab, cell))
-    return lectures.prose_leads(replace(lab.book, cells=cells))
+    return lectures.pictures_are_read_aloud(replace(lab.book, cells=cells))
 
 
 def is_a_good_notebook(lab: Lab) -> list[str]:
@@ -361,6 +361,6 @@ RULES = (
     parameters_are_there,
     set_up_makes_the_names_of_checks,
     ends_with_the_students_own,
-    prose_leads,
+    pictures_are_read_aloud,
     is_a_good_notebook,
 )

@@ -138,7 +138,7 @@ def badges(repository: str | None = None, root: Path = ROOT) -> None:
             _write(path, as_bytes(_with_colab(load(path), place, address)))
     release(root / "solutions", root / "labs")
     readme = root / "README.md"
-    _write(readme, _with_badges(readme.read_text(encoding="utf-8"), address).encode())
+    _write(readme, with_badges(readme.read_text(encoding="utf-8"), address).encode())
 
 
 def _keep(repository: str, project: Path) -> None:
@@ -161,7 +161,8 @@ def _with_colab(book: dict, path: str, address: str) -> dict:
     return book | {"cells": [title, cell, *(other for other in others if other.get("id") != COLAB)]}
 
 
-def _with_badges(readme: str, address: str) -> str:
+def with_badges(readme: str, address: str) -> str:
+    """The README, or a piece of it, with a badge beside each link to a notebook in its table; without, if no address."""
     readme = BADGE.sub("", readme)
     if not address:
         return readme

@@ -1,36 +1,53 @@
-"""How long a lecture takes a student who reads its text and its code and thinks about its claims."""
+"""How long a lecture takes a student who reads its text and its code, thinks about its claims and takes its turns."""
 
 import ast
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from utils.course import ROOT
-from utils.course.notebooks.notebook import CLAIM, Cell, Lecture, plain_claim
+from utils.course.notebooks.notebook import CLAIM, Cell, Lecture, parsed, plain_claim, text_of
 
 # Four readers who read every cell guessed a student's time for each lecture: within about a fifth of this.
 WORDS, LINES = 150, 8  # read in a minute, of prose and of code
-A_CLAIM = 2  # minutes
+A_CLAIM, A_TURN = 2, 4  # minutes
 STEP = 5  # minutes are told in fives
+TURN = re.compile(r"^@your_turn\b", re.MULTILINE)  # before a function that the student writes
+MINUTES = re.compile(r"about \d+ minutes")
 
 
 @dataclass(frozen=True)
 class Length:
-    """lines: of code that one sees and that are not blank."""
+    """lines: of code that one sees and that are not blank; turns: functions that the student is asked to write.
 
-    cells: int
+    What the cells run is no part of it: it depends on the machine, and Run All runs them while one reads.
+    """
+
     words: int
     lines: int
     claims: int
+    turns: int
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The minutes for each of these."""
+        return {
+            "prose": self.words / WORDS,
+            "code": self.lines / LINES,
+            "claims": self.claims * A_CLAIM,
+            "turns": self.turns * A_TURN,
+        }
 
     @property
     def minutes(self) -> float:
-        return self.words / WORDS + self.lines / LINES + self.claims * A_CLAIM
+        return sum(self.parts.values())
 
     @property
     def rounded_minutes(self) -> int:
         """The minutes as the README and the lecture give them."""
-        return STEP * round(self.minutes / STEP)
+        return max(STEP, STEP * round(self.minutes / STEP))
 
 
 def length(lecture: Lecture) -> Length:
@@ -38,11 +55,22 @@ def length(lecture: Lecture) -> Length:
     words = sum(len(_read(cell).split()) for cell in lecture.cells if cell.kind == "markdown")
     seen = [cell for cell in lecture.code if not cell.raw["metadata"].get("jupyter", {}).get("source_hidden")]
     lines = sum(bool(line.strip()) for cell in seen for line in cell.source.splitlines())
-    return Length(len(lecture.cells), words, lines, len(lecture.claims))
+    turns = sum(len(TURN.findall(cell.source)) for cell in lecture.code)
+    return Length(words, lines, len(lecture.claims), turns)
 
 
 def _read(cell: Cell) -> str:
     return plain_claim(cell.source) if CLAIM.match(cell.source) else cell.source
+
+
+def with_minutes(book: dict, path: Path) -> dict:
+    """The JSON of the notebook `path`, tidied, with its minutes where the first cell of a lecture says "about N minutes"."""
+    lecture = parsed(book, path)
+    if not lecture.claims:
+        return book
+    title, *others = book["cells"]
+    source = MINUTES.sub(f"about {length(lecture).rounded_minutes} minutes", text_of(title["source"]), count=1)
+    return book | {"cells": [title | {"source": source.splitlines(keepends=True)}, *others]}
 
 
 def import_closure(module: str, root: Path = ROOT) -> set[Path]:
@@ -66,15 +94,22 @@ def import_closure(module: str, root: Path = ROOT) -> set[Path]:
     return files
 
 
-def measure(lectures: Sequence[Lecture]) -> int:
-    """Print the length of each notebook, and of the code that is all of `train`."""
+def measure(lectures: Sequence[Lecture], ledger: Path) -> int:
+    """Print the minutes of each notebook and their parts; beside them what its cells ran, where `ledger` is of a run.
+
+    Below: the size of the code that is all of `train`.
+    """
+    ran = {}
+    if ledger.exists():
+        ran = {row["lecture"]: row["seconds"] for row in json.loads(ledger.read_text(encoding="utf-8"))["lectures"]}
     wide = max(len(lecture.name) for lecture in lectures)
-    print(f"{'':<{wide}}  cells   words   lines  claims  minutes")
+    print(f"{'':<{wide}}  minutes = prose + code + claims + turns    words  lines  claims  turns  seconds run here")
     for lecture in lectures:
         own = length(lecture)
-        note = "second reading" if lecture.deeper else ""
-        counts = f"{own.cells:>5}  {own.words:>6,}  {own.lines:>6,}  {own.claims:>6}  {own.minutes:>7.0f}"
-        print(f"{lecture.name:<{wide}}  {counts}  {note}".rstrip())
+        parts = "   ".join(f"{own.parts[name]:>{len(name)}.0f}" for name in own.parts)
+        counts = f"{own.words:>6,}  {own.lines:>5}  {own.claims:>6}  {own.turns:>5}"
+        seconds = f"{ran[lecture.name]:>16.0f}" if lecture.name in ran else f"{'–':>16}"
+        print(f"{lecture.name:<{wide}}  {own.minutes:>7.0f}   {parts}   {counts}  {seconds}")
     files = import_closure("utils.loop.training")
     lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
     print(f"train: {len(files)} files, {lines:,} lines")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.course import ROOT
+from utils.course.notebooks.length import with_minutes
 from utils.course.notebooks.navigation import CELL, with_navigation
 from utils.course.notebooks.notebook import (
     CLAIM,
@@ -30,7 +31,7 @@ KEPT = (
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, in Jupyter
 SET_UP = "setup"  # folded in a lecture and in a starter
 POINTS, CHECKS = "points-so-far", "checks"  # only a starter has them, folded too
-NAME_CLAIMS = ("README.md", "tests/strength/equivalent.toml", "utils/colab.py")  # texts that name claims by number
+NAME_CLAIMS = ("README.md", "tests/strength/equivalent.toml", "utils/versions.py")  # texts that name claims by number
 CHECK = "check-"  # how the id of a check begins; in a starter it is one line, in sight
 
 
@@ -98,7 +99,8 @@ def changes_of(path: Path, renumbered: dict[str, str] | None = None) -> list[str
                 CLAIM.match(text_of(new["source"]))
                 and "the claim numbered and set apart, as a quotation after its sign"
             )
-            what = "links written" if new["id"] == CELL else claim or "the new numbers of claims written"
+            rest = "minutes written" if index == 0 else "the new numbers of claims written"
+            what = "links written" if new["id"] == CELL else claim or rest
             changes.append(f"cell {new['id']}: {what}")
         if old.get("metadata", {}).get("name") != (name := new["metadata"].get("name")):
             changes.append(f"cell {new['id']}: the claim is called {name!r}")
@@ -117,12 +119,13 @@ def changes_of(path: Path, renumbered: dict[str, str] | None = None) -> list[str
 
 
 def stored(path: Path, renumbered: dict[str, str] | None = None) -> dict:
-    """The JSON of the notebook in the file `path` in its stored form, with its links to other notebooks.
+    """The JSON of the notebook in the file `path` in its stored form, with its minutes and its links to other notebooks.
 
     `renumbered`: the claims of all notebooks whose numbers change, old → new; None for those of this notebook alone.
     """
     book, own = numbered(load(path), path)
-    return tidied(with_navigation(with_mended(book, own if renumbered is None else renumbered), path))
+    mended_book = with_mended(book, own if renumbered is None else renumbered)
+    return with_minutes(tidied(with_navigation(mended_book, path)), path)
 
 
 def tidied(book: dict) -> dict:

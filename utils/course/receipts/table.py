@@ -8,7 +8,6 @@ from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"
 FORMS = {"short": "short", "full": "long"}
-BEGIN, END = "<!-- receipts: written by python -m utils.course receipt --readme -->", "<!-- end of receipts -->"
 NONE_YET = """\
 No GPU receipt exists yet: no machine has verified the proofs that need a GPU. On a machine with one, call `make receipt`."""
 
@@ -132,14 +131,3 @@ def _cell(lecture: Lecture, receipt: Receipt) -> str:
         rest += f", {len(numbers)} {what} ({', '.join(numbers)})" if numbers else ""
     form = receipt.run_of(receipt.lectures[lecture.name])["form"]
     return f"{counts[VERIFIED]} of {len(lecture.claims)}{rest}" + " (short form)" * (form == "short")
-
-
-def with_block(readme: str, block: str) -> str:
-    """The README with `block` between its marks. Raises ValueError if it has no such marks."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(
-            f"this README has no line {BEGIN} with {END} after it: put them where the receipts are to stand"
-        )
-    return f"{before}{begin}\n{block}\n{end}{after}"

@@ -40,6 +40,7 @@ WORK = "work"  # key in a cell's metadata: what the device did meanwhile, absent
 PROOF = re.compile(r"proof-(\d+|C)-(\d+)")
 # As utils.checks begins the line of a cell that passed, and what it says of one that did not.
 PASSED = re.compile(r"^(\x1b\[32m✓\x1b\[0m )(.*)\n?", re.MULTILINE)
+NOT_HERE = re.compile(r"^(○ )", re.MULTILINE)
 FALSE_HERE = "This assert is false here."
 FREEZE = '__import__("gc").freeze()'  # the kernel ends 0.7 s sooner: it looks for no garbage in all that torch made
 GRACE = 10.0  # seconds from the interrupt of a cell until its kernel is killed
@@ -198,6 +199,8 @@ def _number(cell) -> None:
     for output in cell.outputs:
         if output["output_type"] == "stream":
             output["text"] = PASSED.sub(rf"\g<1>{number}  \g<2>\n" if proof else "", output["text"], count=1)
+            if proof:
+                output["text"] = NOT_HERE.sub(rf"\g<1>{number}  ", output["text"], count=1)
         elif output["output_type"] == "error" and proof:
             output["traceback"] = [
                 line.replace(FALSE_HERE, f"Claim {number} is false here.") for line in output["traceback"]

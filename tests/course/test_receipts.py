@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell, new_output
 from test_course import claim, code, trial
 
 from utils.course.__main__ import main
+from utils.course.notebooks import engine
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, LectureResult, Verdict, judge
 from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts import provenance
@@ -283,6 +285,14 @@ def test_a_receipt_keeps_what_a_proof_compared_and_says_it(tmp_path):
     words = [each.words for (each,) in status(lecture, [receipt]).values()]
     assert words[0] == "verified on NVIDIA X1, torch 2.11.0, 2026-01-02: ratio 0.21 < 0.5"
     assert words[1:] == ["verified on the host of NVIDIA X1, torch 2.11.0, 2026-01-02"] * 2
+
+
+@pytest.mark.parametrize(("cell", "line"), [("proof-8-12", "○ 8.12  needs Linux\n"), ("demo", "○ needs Linux\n")])
+def test_the_line_of_a_proof_that_cannot_run_here_gets_its_number(cell, line):
+    """A kernel that papermill runs knows no cell's name."""
+    ran = new_code_cell(id=cell, outputs=[new_output("stream", text="○ needs Linux\n")])
+    engine._number(ran)
+    assert ran.outputs[0]["text"] == line
 
 
 def test_a_rehash_is_of_the_code_that_ran(tmp_path):

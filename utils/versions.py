@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# Each torch that was tried: {notebook: the claims whose proofs are red with it, None if it cannot run at all}. Tidy renumbers them.
+# Each torch that was tried: {notebook: the claims whose proofs are red with it, None if it cannot run at all}. Their
+# numbers are kept up to date by tidy.
 TORCH: dict[str, dict[str, tuple[str, ...] | None]] = {
     "2.9": {  # Colab's in 2026.01, on a CPU
         "02_dtypes_bit_by_bit": ("claim 2.19",),

@@ -88,7 +88,7 @@ def test_all_cells_run_and_every_failure_is_named(tmp_path, capsys):
         "x = 5\nassert x == 5",
         "assert 'spiral' in 'shakespeare'",
         "print('forged')\nsys.exit(0)",
-        "print('not verified here: needs a CUDA GPU')",
+        "print('○ needs a CUDA GPU')",
         "not_verified('stand-in data')",
         "assert {} == {'left': 1}, 'the words of the author'",
         "with raises(ValueError, 'no such thing'):\n    raise ValueError('something else')",
@@ -187,7 +187,8 @@ def test_on_a_gpu_a_gpu_proof_counts_unless_it_says_otherwise(tmp_path):
     for cell in book["cells"]:
         if cell["cell_type"] == "code" and cell["id"] != "proof-1-3":
             cell["execution_count"] = 1
-    line = {"output_type": "stream", "name": "stdout", "text": ["first\n", "not verified here: compute capability 7\n"]}
+    text = ["first\n", "○ 1.2  compute capability 7. On an H200 (2026-11-27): 3 < 4\n"]
+    line = {"output_type": "stream", "name": "stdout", "text": text}
     book["cells"][-3]["outputs"] = [line]
     (tmp_path / "executed.ipynb").write_text(json.dumps(book))
     result = judge(read(path), read(tmp_path / "executed.ipynb"), cuda=True, full=False, seconds=1.0)

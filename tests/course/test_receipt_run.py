@@ -12,6 +12,7 @@ from utils.course.__main__ import main
 from utils.course.notebooks.ledger import FAILED, VERIFIED
 from utils.course.notebooks.notebook import read
 from utils.course.receipts import receipt_run, receipts
+from utils.course.receipts.provenance import hashes_of
 from utils.course.run import ROOT, run
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -63,7 +64,7 @@ def test_a_receipt_holds_every_verdict_and_goes_on_where_it_stopped(gpu, capsys)
     first = content(path)
     claims = first["lectures"]["01_trial"]["claims"]
     assert [(row["id"], row["status"]) for row in claims] == [("1.1", VERIFIED), ("1.2", FAILED), ("1.3", VERIFIED)]
-    assert [row["proof"] for row in claims] == [c.proof_hash for c in read(lecture).claims]
+    assert [row["computes"] for row in claims] == [each["computes"] for each in hashes_of(read(lecture)).values()]
     assert "'seen' == 'it'" in claims[1]["reason"] or "AssertionError" in claims[1]["reason"]
     assert all(row["seconds"] >= 0 for row in claims) and first["runs"] == [RUN | {"form": "short"}]
     solution = first["solutions"]["01_lab"]
@@ -193,10 +194,10 @@ def test_the_notebooks_import_this_utils_where_it_is_not_installed(tmp_path, mon
 
 @pytest.mark.slow
 def test_the_ledger_shows_what_receipts_say_and_nothing_without_any(tmp_path, capsys, monkeypatch):
-    first, second = claim(1, "assert 1"), claim(2, "print('not verified here: no')")
+    first, second = claim(1, "assert 1"), claim(2, "print('○ no')")
     path = trial(tmp_path, first, second, claim(3, "assert 1"))
     with monkeypatch.context() as patched:
-        patched.setattr(receipts, "needs_of", lambda lecture: 1 / 0)  # nothing is computed that nobody asked for
+        patched.setattr(receipts, "hashes_of", lambda lecture: 1 / 0)  # nothing is computed that nobody asked for
         assert run([path], tmp_path / "build", store=tmp_path / "receipts") == 0
     assert "verified on" not in capsys.readouterr().out
     assert [row["elsewhere"] for row in ledger_of(tmp_path).values()] == [[], [], []]

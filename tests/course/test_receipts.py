@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell, new_output
 from test_course import claim, code, trial
 
 from utils.course.__main__ import main
-from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, LectureResult, Verdict
-from utils.course.notebooks.notebook import Lecture, code_hash, read
+from utils.course.notebooks import engine
+from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, WHOLE, LectureResult, Verdict, judge
+from utils.course.notebooks.notebook import Lecture, read
 from utils.course.receipts import provenance
-from utils.course.receipts.provenance import code_of, commit_of, find_commit, modules_hash
+from utils.course.receipts.provenance import book_hash, code_of, commit_of, find_commit, hashes_of
+from utils.course.receipts.reach import Library
 from utils.course.receipts.receipts import (
     ON_HOST,
     RUN_KEYS,
@@ -20,7 +23,6 @@ from utils.course.receipts.receipts import (
     Receipt,
     empty,
     file_name,
-    hashes_of,
     is_done,
     is_red,
     lecture_entry,
@@ -31,6 +33,7 @@ from utils.course.receipts.receipts import (
     with_entry,
     write_receipt,
 )
+from utils.course.receipts.rehash import rehashed
 from utils.course.receipts.table import NONE_YET, RAN, page_block, readme_block, solved, table
 
 RUN = dict.fromkeys(RUN_KEYS, "x") | {
@@ -52,8 +55,7 @@ def entry(lecture: Lecture, verdicts: dict[str, str], *broken: str) -> dict:
         for number, verdict in verdicts.items()
     ]
     cells = [{"cell": cell, "reason": "saw it fail"} for cell in broken]
-    hashes = {"code": code_hash(lecture), "modules": modules_hash(lecture)}
-    return hashes | {"run": 0, "seconds": 2.5, "broken": cells, "claims": rows}
+    return {"computes": book_hash(lecture), "run": 0, "seconds": 2.5, "broken": cells, "claims": rows}
 
 
 def kept(folder: Path, lecture: Lecture, verdicts: dict[str, str], name: str = "x1.json", **run: str) -> Path:
@@ -96,7 +98,7 @@ def test_a_verdict_is_stale_once_its_proof_or_what_it_leans_on_has_changed(tmp_p
     assert seen(lecture(shown="from utils.napkin import calculators"), store) == as_kept, "nor does a calculator"
     assert seen(lecture(setup="import os, sys\ntwo = 2\nother = 3"), store) == as_kept, "nobody leans on the new import"
     assert seen(lecture(first="assert two < 3"), store) == as_kept | {"1.1": [STALE]}
-    assert seen(lecture(setup="import os\ntwo = 1 + 1\nother = 3"), store) == as_kept | {"1.1": [STALE]}
+    assert seen(lecture(setup="import os\ntwo = 1 + 1  # or so\nother = 3"), store) == as_kept | {"1.1": [STALE]}
     assert seen(lecture(setup="import os\ntwo = 2\nother = 4"), store) == as_kept | {"1.2": [STALE], "1.3": [STALE]}
     gone = trial(tmp_path, claim(1, "assert two == 2"), setup="import os\ntwo = 2\nother = 3")
     assert seen(gone, store) == {"1.1": [VERIFIED]}
@@ -222,34 +224,6 @@ def test_what_is_done_is_of_the_same_code_versions_and_form(tmp_path):
     assert not is_done(with_entry(nothing, RUN, first, entry(first, {"1.1": FAILED}, WHOLE)), first, RUN)
 
 
-def test_a_change_in_a_module_that_the_notebook_imports_counts_and_in_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    sources = {
-        "facts": "x = 1",
-        "measure": "from utils.facts import x",
-        "loop/__init__": "from utils.loop.train import z",
-        "loop/train": "import utils.measure",
-        "loop/log": "y = 1",
-    }
-
-    def hash_with(changes: dict[str, str] | None = None) -> str:
-        for name, source in (sources | (changes or {})).items():
-            path = tmp_path / "utils" / f"{name}.py"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(source)
-        provenance._module.cache_clear()
-        return modules_hash(lecture)
-
-    lecture = read(trial(tmp_path, setup="from utils import loop\nfrom utils.figures import x\nimport torch"))
-    try:
-        before = hash_with()
-        assert hash_with({"loop/log": "y = 2"}) == hash_with() == before
-        others = [hash_with(change) for change in ({"facts": "x = 2"}, {"measure": ""}, {"loop/train": ""})]
-        assert len({before, *others, hash_with({"loop/__init__": ""})}) == 5
-    finally:
-        provenance._module.cache_clear()
-
-
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     return subprocess.run(["git", "-C", folder, *identity, *words], capture_output=True, text=True, check=True).stdout
@@ -291,6 +265,66 @@ def test_a_receipt_holds_no_path_of_its_machine(tmp_path):
     assert row["reason"] == "OSError: '…/python3' and 3/4 of https://a.org/b/c"
 
 
+def test_a_receipt_keeps_what_a_proof_compared_and_says_it(tmp_path):
+    path = trial(tmp_path, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 1"), claim(3, "assert 4 > 1"))
+    book = json.loads(path.read_text())
+    printed = "7 seen\n\x1b[32m✓\x1b[0m 1.1  ratio 0.21 < 0.5\n"
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            cell["execution_count"] = 1
+            first = [{"output_type": "stream", "name": "stdout", "text": printed}]
+            cell["outputs"] = first if cell["id"] == "proof-1-1" else []
+    (tmp_path / "executed.ipynb").write_text(json.dumps(book))
+    lecture = read(path)
+    result = judge(lecture, read(tmp_path / "executed.ipynb"), cuda=True, full=False, seconds=1.0)
+    there = lecture_entry(lecture, result)
+    assert [row["compared"] for row in there["claims"]] == ["ratio 0.21 < 0.5", "", ""]
+    there["claims"][0]["on_device"] = True
+    del there["claims"][2]["compared"]  # as receipts were before
+    receipt = with_entry(empty(tmp_path / "nvidia-x1.json", "NVIDIA X1"), RUN, lecture, there)
+    words = [each.words for (each,) in status(lecture, [receipt]).values()]
+    assert words[0] == "verified on NVIDIA X1, torch 2.11.0, 2026-01-02: ratio 0.21 < 0.5"
+    assert words[1:] == ["verified on the host of NVIDIA X1, torch 2.11.0, 2026-01-02"] * 2
+
+
+@pytest.mark.parametrize(("cell", "line"), [("proof-8-12", "○ 8.12  needs Linux\n"), ("demo", "○ needs Linux\n")])
+def test_the_line_of_a_proof_that_cannot_run_here_gets_its_number(cell, line):
+    """A kernel that papermill runs knows no cell's name."""
+    ran = new_code_cell(id=cell, outputs=[new_output("stream", text="○ needs Linux\n")])
+    engine._number(ran)
+    assert ran.outputs[0]["text"] == line
+
+
+def test_a_rehash_is_of_the_code_that_ran(tmp_path):
+    """As when the rule changes: the hashes are those of the commit, whatever stands in the folder now."""
+    for folder in provenance.CODE:
+        (tmp_path / folder).mkdir()
+    path = trial(tmp_path / "notebooks", claim(1, "assert two == 2"), setup="from utils.facts import two")
+    (tmp_path / "utils" / "facts.py").write_text("two = 2\n")
+    lab = trial(tmp_path / "solutions", name="01_lab")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    ran = RUN | {"commit": git(tmp_path, "rev-parse", "HEAD").strip(), "code": code_of(tmp_path)}
+    expected = hashes_of(read(path), Library(tmp_path))["1.1"]
+    (tmp_path / "utils" / "facts.py").write_text("two = 3\n")
+    old = entry(read(path), {"1.1": VERIFIED}) | {"computes": "old"}
+    old["claims"][0] |= {"computes": "old", "needs": "old"}
+    receipt = with_entry(empty(tmp_path / "x1.json", "NVIDIA X1"), ran, read(path), old)
+    solved = {"computes": "old", "seconds": 1.0, "broken": [], "ran": True, "points": 1, "of": 1}
+    new = rehashed(with_entry(receipt, ran, read(lab), solved), tmp_path)
+    [row] = new.lectures["01_trial"]["claims"]
+    assert {key: row[key] for key in ("proof", "computes")} == expected and "needs" not in row
+    assert row["computes"] != hashes_of(read(path), Library(tmp_path))["1.1"]["computes"]
+    assert (row["status"], row["seconds"]) == (VERIFIED, 0.1) and new.runs[0]["rehash"] == ran["commit"]
+    assert new.solutions["01_lab"]["computes"] == book_hash(read(lab), Library(tmp_path))
+    elsewhere = replace(receipt, runs=(ran | {"code": "other"},))
+    with pytest.raises(ValueError, match="run it again on its GPU"):
+        rehashed(elsewhere, tmp_path)
+    with pytest.raises(ValueError, match="no commit None"):
+        rehashed(replace(receipt, runs=(ran | {"commit": None},)), tmp_path)
+
+
 def receipt_with_a_stale_claim(folder: Path) -> tuple[Receipt, list[Lecture], list[Lecture]]:
     """Of three lectures one has a stale claim, one a broken cell, one did not run; of two solutions one ran."""
     first = read(trial(folder, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 1")))
@@ -299,7 +333,7 @@ def receipt_with_a_stale_claim(folder: Path) -> tuple[Receipt, list[Lecture], li
     receipt = empty(folder / "nvidia-x1.json", "NVIDIA X1")
     receipt = with_entry(receipt, RUN, first, entry(first, {"1.1": VERIFIED, "1.2": VERIFIED}))
     receipt = with_entry(receipt, RUN | {"form": "short"}, second, entry(second, {"2.1": UNVERIFIED}, "setup"))
-    ran = {key: entry(solutions[0], {})[key] for key in ("code", "modules", "seconds", "broken")}
+    ran = {key: entry(solutions[0], {})[key] for key in ("computes", "seconds", "broken")}
     receipt = with_entry(receipt, RUN, solutions[0], ran | {"ran": True, "points": 20, "of": 20})
     first = read(trial(folder, claim(1, "assert 2 > 1"), claim(2, "assert 3 > 2")))
     return receipt, [first, second, read(trial(folder, claim(1, "assert 1", lecture=3), name="03_trial"))], solutions
@@ -355,5 +389,5 @@ def test_a_solution_that_failed_is_no_run_whatever_was_edited_since(tmp_path):
     book, _ = two(tmp_path)
     there = empty(tmp_path / "x1.json", "NVIDIA X1")
     for changed, ran, told in [("", True, RAN), ("other", True, STALE), ("", False, FAILED), ("other", False, FAILED)]:
-        one = replace(there, solutions={book.name: {"code": changed or code_hash(book), "ran": ran}})
+        one = replace(there, solutions={book.name: {"computes": changed or book_hash(book), "ran": ran}})
         assert solved(book, one) == told

@@ -14,7 +14,8 @@ from helpers.paths import ROOT
 from utils.course.__main__ import main
 from utils.course.notebooks import ledger
 from utils.course.notebooks.notebook import notebooks_in, read
-from utils.course.receipts.receipts import RUN_KEYS, hashes_of
+from utils.course.receipts.provenance import hashes_of
+from utils.course.receipts.receipts import RUN_KEYS
 from utils.napkin import calculators
 from utils.site import build as site
 from utils.site import frame, prose, search
@@ -75,7 +76,7 @@ FIRST = [
     code("picture-1-1", "draw()", [shown(image_png=PIXEL + "\n", text_plain="<Figure>")]),
     markdown("reading-1-1", "The bar of `zero_grad` is 4 high, not *5*.\n\nNext."),
     markdown("claim-1-2", '**Folklore 1.2.** "It is five", they say, or 5.5. It is four.'),
-    code("proof-1-2", "assert 1", [stream("not verified here: needs a CUDA GPU")]),
+    code("proof-1-2", "assert 1", [stream("○ 1.2  needs a CUDA GPU")]),
     markdown("claim-1-3", "**Claim 1.3.** Three is two."),
     code("proof-1-3", "assert 3 == 2", [error("assert 3 == 2\n  where 3 = f(<x>)")]),
     markdown("Another-cell", "### Another part\n\n<details><summary>Answer</summary>\n\nIt is **four**.\n\n</details>"),
@@ -306,7 +307,8 @@ def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
         {"id": number, "status": statuses[number], "reason": "", "on_device": True, **hashes}
         for number, hashes in hashes_of(read(path)).items()
     ]
-    rows[0]["proof"] = "0" * 64
+    rows[0]["computes"] = "0" * 64
+    rows[1]["compared"] = "ratio 0.21 < 0.5"
     run_there = dict.fromkeys(RUN_KEYS, "") | {"device": "cuda", "torch": "2.11.0", "form": "full"}
     run_there["date"] = "2026-02-03T04:05:06+00:00"
     receipt = {
@@ -331,7 +333,8 @@ def test_receipts_are_shown_and_stale_ones_as_stale(tmp_path):
     verdicts = re.findall(r'<p class="verdict">(.*?) <a', (made / "01_first.html").read_text())
     stale = "verified once, its proof has changed since (NVIDIA Q1, torch 2.11.0, 2026-02-03)"
     assert f'· <span class="unverified">{stale}</span>' in verdicts[0]
-    assert '· <span class="verified">verified on NVIDIA Q1, torch 2.11.0, 2026-02-03</span>' in verdicts[1]
+    verified = "verified on NVIDIA Q1, torch 2.11.0, 2026-02-03: ratio 0.21 &lt; 0.5"
+    assert f'· <span class="verified">{verified}</span>' in verdicts[1]
 
 
 def test_calculators_stand_on_their_page_and_in_their_lecture(made, tmp_path):

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+from utils.checks.elsewhere import sentences
 from utils.checks.explained import EXPLAINED, VARIABLE, ExplainAsserts, explain
 from utils.proof_text import NOT_VERIFIED
 
@@ -30,8 +31,13 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], message:
 
 
 def not_verified(reason: str) -> None:
-    """Print that the proof in this cell could not run here. The ledger reads this line: the claim is not verified."""
-    print(f"{NOT_VERIFIED} {reason}")
+    """Print that the proof in this cell could not run here, and what it compared on the GPUs with a receipt.
+
+    Such as "○ 8.12  needs a CUDA GPU. On an H200 (2026-11-27): ratio 0.21 < 0.5". The ledger reads this line: the claim is
+    not verified.
+    """
+    number = f"{EXPLAINED.number}  " if EXPLAINED.number else ""
+    print(f"{NOT_VERIFIED} {number}{'. '.join([reason, *sentences(EXPLAINED.source)])}")
 
 
 def explain_asserts() -> None:

@@ -43,10 +43,12 @@ class Explained:
     def __init__(self):
         self.texts: dict[object, str] = {}  # by where it stands, so that a loop shows its first round
         self.cell_id: str | None = None
+        self.source = ""  # of the running cell
 
     def begin(self, info: object) -> None:
         """Called by IPython before it runs a cell."""
         self.texts, self.cell_id = {}, getattr(info, "cell_id", None)
+        self.source = getattr(info, "raw_cell", None) or ""
 
     def end(self, result: object) -> None:
         """Called by IPython after it has run a cell: print the line if the cell passed and proves a claim."""

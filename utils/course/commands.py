@@ -195,6 +195,11 @@ def _add_receipts(commands: argparse._SubParsersAction) -> None:
     command.add_argument(
         "--add", action="store_true", help="run nothing: put these receipts, made elsewhere, into tests/receipts/"
     )
+    command.add_argument(
+        "--rehash",
+        action="store_true",
+        help="run nothing: hash the receipts' verdicts anew by the code of their commits, after a change of the rule",
+    )
     command.set_defaults(command=_receipt)
 
     command = commands.add_parser("wheels", help="collect what a machine without a network lacks to make a receipt")
@@ -208,6 +213,8 @@ def _add_receipts(commands: argparse._SubParsersAction) -> None:
 
 
 def _receipt(args: argparse.Namespace) -> int:
+    if args.rehash:
+        return receipt_run.rehash()
     if args.add:
         return receipt_run.add([Path(name) for name in args.what])
     named = [path for name in args.what or ("solutions", "lectures") for path in _named(name)]

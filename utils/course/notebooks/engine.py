@@ -33,7 +33,7 @@ from traitlets import Any
 
 from utils.course.notebooks import forked_kernel
 from utils.distributed.forked_python import python
-from utils.proof_text import GREEN_LINE, false_here, green_line, number_of_claim
+from utils.proof_text import GREEN_LINE, NOT_HERE, false_here, green_line, number_of_claim
 
 NAME = "course"
 STOPPED = "stopped"  # key in the executed notebook's metadata: why the cells after this point did not run
@@ -197,6 +197,8 @@ def _number(cell) -> None:
     for output in cell.outputs:
         if output["output_type"] == "stream":
             output["text"] = GREEN_LINE.sub(numbered, output["text"], count=1)
+            if number:
+                output["text"] = NOT_HERE.sub(rf"\g<1>{number}  ", output["text"], count=1)
         elif output["output_type"] == "error":
             output["traceback"] = [line.replace(false_here(), false_here(number)) for line in output["traceback"]]
     cell.outputs = [output for output in cell.outputs if output["output_type"] != "stream" or output["text"]]

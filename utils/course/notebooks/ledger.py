@@ -14,10 +14,13 @@ from pathlib import Path
 from utils.atomic_write import write_text
 from utils.course.notebooks.engine import STOPPED, WORK
 from utils.course.notebooks.notebook import Cell, Claim, Lecture, text_of
-from utils.proof_text import NOT_VERIFIED
+from utils.proof_text import MARK, NOT_VERIFIED
 
 VERIFIED, UNVERIFIED, FAILED = "verified", "not verified", "failed"
 WHOLE = "(the whole lecture)"  # in place of a cell id if the run ended early
+NUMBER = r"(?:(?:\d+|C)\.\d+  )?"  # of a claim, with its blanks
+PASSED = re.compile(rf"{MARK} {NUMBER}(.+)")
+NOT_HERE = re.compile(rf"{NOT_VERIFIED}\s*{NUMBER}(.*?)(?:\. On .*)?")  # the rest is what receipts say
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 WIDTH = 100
 
@@ -26,7 +29,8 @@ WIDTH = 100
 class Verdict:
     """One claim's status; `reason` says why it is not verified here, or what a failing proof saw.
 
-    `work`: what its proof ran on the machine's GPU (see the engine), None on a machine without one.
+    `compared`: what a proof that passed says that it compared, "" if it says nothing. `work`: what the proof ran on the
+    machine's GPU (see the engine), None on a machine without one.
     """
 
     claim: Claim
@@ -35,6 +39,7 @@ class Verdict:
     reason: str
     seconds: float
     work: int | None = None
+    compared: str = ""
 
     @property
     def on_device(self) -> bool:
@@ -105,7 +110,8 @@ def _judge_claim(lecture: Lecture, claim: Claim, *, cuda: bool, full: bool, stop
     problem = error_of(claim.proof, stopped)
     if problem:
         return _verdict(lecture, claim, FAILED, problem)
-    reason = _not_here(claim.proof)
+    not_here = _matching(claim.proof, NOT_HERE)
+    reason = "" if not_here is None else not_here or "no reason given"
     if not reason and "gpu" in claim.proof.tags and not cuda:
         reason = "needs a CUDA GPU"
     if not reason and "full" in claim.proof.tags and not full:
@@ -117,7 +123,8 @@ def _verdict(lecture: Lecture, claim: Claim, status: str, reason: str) -> Verdic
     if claim.proof is None:
         return Verdict(claim, lecture.name, status, reason, 0.0)
     work = claim.proof.raw.get("metadata", {}).get(WORK)
-    return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof), work)
+    compared = _matching(claim.proof, PASSED) if status == VERIFIED else ""
+    return Verdict(claim, lecture.name, status, reason, _seconds(claim.proof), work, compared or "")
 
 
 def error_of(cell: Cell, stopped: str = "not run") -> str:
@@ -140,14 +147,11 @@ def _explain(error: dict) -> str:
     return f"{error['ename']} at: {at[-1]}" if at else error["ename"]
 
 
-def _not_here(cell: Cell) -> str:
-    """The reason that the cell's not_verified() line gives, "" without such a line."""
-    streams = (text_of(output["text"]) for output in cell.raw["outputs"] if output["output_type"] == "stream")
-    lines = (line for text in streams for line in text.splitlines())
-    return next(
-        (line[len(NOT_VERIFIED) :].strip() or "no reason given" for line in lines if line.startswith(NOT_VERIFIED)),
-        "",
-    )
+def _matching(cell: Cell, line: re.Pattern) -> str | None:
+    """The first group of the first line of this form that the cell printed; None without such a line."""
+    streams = (text_of(output["text"]) for output in cell.raw.get("outputs", []) if output["output_type"] == "stream")
+    lines = (ANSI.sub("", each) for text in streams for each in text.splitlines())
+    return next((match[1].strip() for each in lines if (match := line.fullmatch(each))), None)
 
 
 def _seconds(cell: Cell) -> float:

@@ -1,99 +1,153 @@
-"""What a proof's verdict depends on: its own code, the lecture's statements that it uses, the modules it imports.
+"""What a proof's verdict depends on: its own code, the lecture's statements that it leans on, and what these reach of utils.
 
-Each as a hash, so that a verdict kept from another machine can be told from one on code that has changed since. Prose,
-Colab's cell, and pictures and other statements that a proof does not lean on change none of them.
+As a hash, so that a verdict kept from another machine can be told from one on code that computes something else. It is
+taken of the code's canonical form (see `canonical`), of the earlier statements that make or change what the proof names,
+and of the definitions of utils that all of this reaches (see `reach`). Prose, Colab's cell, pictures, and demonstrations
+whose results no proof uses change nothing.
+
+What is not seen: how far a random stream has come when the proof draws from it (a proof holds at every seed, `make seeds`
+tries that), what is in files, what the version of Python or of a library changes, and a change of an object by another
+name than those that a statement mentions (`changes` says which these are).
 """
 
 import ast
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from utils.checks.elsewhere import proof_hash
 from utils.course import ROOT
-from utils.course.notebooks.dataflow import Use, with_their_needs
-from utils.course.notebooks.notebook import Lecture, source_hash, syntax_tree
+from utils.course.notebooks.dataflow import Use, imported, with_their_needs
+from utils.course.notebooks.notebook import Lecture, syntax_tree
+from utils.course.receipts.canonical import bare_names, catches, without_words
+from utils.course.receipts.changes import Changes
+from utils.course.receipts.reach import IMPORTS, Library, Piece, imported_by, reached, text_of_statement
 from utils.device import git
 
-ELSEWHERE = {"course", "figures"}  # parts of utils that no verdict depends on: the course commands and the pictures
+FIGURES = "utils.figures"
+BY_TEXT = {"exec", "eval", "globals"}  # what calls one of these may use any name
 CODE = ("notebooks", "solutions", "utils")
 COMMITS = 200  # how many commits back find_commit searches
 
 
-def needs_of(lecture: Lecture) -> dict[str, str]:
-    """For each claim with a proof, its number and the hash of the earlier statements that the proof uses.
+def hashes_of(lecture: Lecture, library: Library | None = None) -> dict[str, dict]:
+    """What the verdict on each claim depends on, by the claim's number: {"proof": …, "computes": …}.
 
-    Raises ValueError for a cell that is not plain Python.
+    "proof": the code of its proof alone, by which a notebook finds its verdict. "computes": all that the proof computes
+    with, by which the verdict is fresh or stale. library: the utils that the lecture imports; this course's by default.
+    A claim without a proof has None for both. Raises ValueError for a cell that is not plain Python.
     """
-    cells = [cell for cell in lecture.code if not cell.is_colab]
-    for cell in cells:
-        syntax_tree(cell)
-    statements = [(cell, text, use) for cell in cells for text, use in _statements(cell.source)]
-    uses = [use for _, _, use in statements]
-    proofs = {claim.proof.index for claim in lecture.claims if claim.proof}
-    # What proofs and pictures do to objects that they did not make is left out; the names that they make count.
-    in_proofs = {place for place, (cell, _, _) in enumerate(statements) if cell.index in proofs or cell.is_picture}
+    library = library or _here()
+    code = {}  # with the words for a reader, and without them
     hashes = {}
     for claim in lecture.claims:
+        hashes[claim.number] = {"proof": None, "computes": None}
         if claim.proof:
-            own = [place for place, (cell, _, _) in enumerate(statements) if cell.index == claim.proof.index]
-            leaned = set(with_their_needs(uses, 0, own, in_proofs)) - set(own)
-            hashes[claim.number] = source_hash("\n".join(statements[place][1] for place in sorted(leaned)))
+            for words in (False, True):
+                code[words] = code.get(words) or _Code(lecture, library, words=words)
+                computed, listens = code[words].computation(claim.proof.index)
+                if not listens:
+                    break
+            hashes[claim.number] = {"proof": proof_hash(claim.proof.source), "computes": _sha256(computed)}
     return hashes
 
 
-@cache  # the ledger of a run asks, then its pages
-def _statements(source: str) -> list[tuple[str, Use]]:
-    """The top-level statements of a cell's source, an import of several names as one for each."""
-    lines, found = source.splitlines(), []
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found += [(ast.unparse(one), Use([one])) for one in _one_by_one(node)]
-        else:
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            found.append(("\n".join(lines[first - 1 : node.end_lineno]), Use([node])))
-    return found
-
-
-def _one_by_one(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
-    if isinstance(node, ast.Import):
-        return [ast.Import([name]) for name in node.names]
-    return [ast.ImportFrom(node.module, [name], node.level) for name in node.names]
-
-
-def modules_hash(lecture: Lecture) -> str:
-    """The hash of the modules of utils that a notebook imports, directly or indirectly."""
-    proving = (cell for cell in lecture.code if not (cell.is_calculator or cell.is_colab))
-    trees = [syntax_tree(cell) for cell in proving]
-    wanted = set().union(*map(_imported, trees))
-    seen: set[str] = set()
-    while wanted - seen:
-        name = min(wanted - seen)
-        seen.add(name)
-        wanted |= _module(name)[1]
-    return hashlib.sha256("".join(f"{name} {_module(name)[0]}\n" for name in sorted(seen)).encode()).hexdigest()
+def book_hash(book: Lecture, library: Library | None = None) -> str:
+    """The hash of all that a notebook computes, without its pictures."""
+    code = _Code(book, library or _here(), words=True)
+    drawn = {cell.index for cell in book.code if cell.is_picture}
+    return _sha256(code.text_of([n for n, statement in enumerate(code.statements) if statement.cell not in drawn])[0])
 
 
 @cache
-def _module(name: str) -> tuple[str, frozenset[str]]:
-    """The hash of a module, "loop.train" say, and of those that it imports; nothing for a name that is not a module."""
-    place = ROOT / "utils" / name.replace(".", "/")
-    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    if not path.is_file():
-        return "", frozenset()
-    source = path.read_text(encoding="utf-8")
-    return source_hash(source), frozenset(_imported(ast.parse(source)))
+def _here() -> Library:
+    return Library(ROOT)
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    """What a source imports of utils, as dotted names: each room, what is in it, and names that may be modules."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    inside = [name.split(".")[1:] for name in names if name.startswith("utils.")]
-    return {".".join(words[:n]) for words in inside if words[0] not in ELSEWHERE for n in range(1, len(words) + 1)}
+@dataclass(frozen=True)
+class Statement:
+    """A top-level statement of a cell, as `without_words` returns it, with the names that it needs, binds and changes."""
+
+    cell: int
+    silent: ast.stmt
+    text: str  # as it is written
+    needs: set[str]
+    binds: set[str]
+    changes: set[str]
+
+
+class _Code:
+    """The statements of a lecture, with the names that connect them. words: whether words for a reader count."""
+
+    def __init__(self, lecture: Lecture, library: Library, *, words: bool):
+        self.library, self.words = library, words
+        cells = [cell for cell in lecture.code if not cell.is_colab]
+        trees = [syntax_tree(cell) for cell in cells]
+        imports = [node for tree in trees for node in tree.body if isinstance(node, IMPORTS)]
+        self.meanings = imported_by(imports)
+        self.statements: list[Statement] = []
+        drawing = {name for name, meant in self.meanings.items() if any(".".join(m).startswith(FIGURES) for m in meant)}
+        changes = Changes(imported(trees), drawing)
+        bound: set[str] = set()
+        for cell, tree in zip(cells, trees, strict=True):
+            lines = cell.source.splitlines()
+            for node in tree.body:
+                for one in _one_by_one(node):
+                    silent = without_words(one, words)
+                    use = Use([silent])
+                    needs = use.needs | (bound if bare_names(silent) & BY_TEXT else set())
+                    bound |= use.binds
+                    text = text_of_statement(node, lines)
+                    self.statements.append(Statement(cell.index, silent, text, needs, use.binds, changes.of(silent)))
+        # What proofs and pictures do to objects that they did not make is left out; the names that they make count.
+        shown = {claim.proof.index for claim in lecture.claims if claim.proof}
+        shown |= {cell.index for cell in cells if cell.is_picture}
+        self._without_changes = {n for n, statement in enumerate(self.statements) if statement.cell in shown}
+        self._pieces: dict[tuple[int, bool], Piece] = {}
+        self._catches: dict[int, bool] = {}
+
+    def computation(self, proof: int) -> tuple[str, bool]:
+        """All that the proof in the cell with this index computes with; and whether something in it listens to words."""
+        own = [place for place, statement in enumerate(self.statements) if statement.cell == proof]
+        return self.text_of(with_their_needs(self.statements, 0, own, self._without_changes))
+
+    def text_of(self, places: list[int]) -> tuple[str, bool]:
+        """The same of the statements in these places."""
+        statements = [self.statements[place] for place in places]
+        imports = [each.silent for each in statements if isinstance(each.silent, IMPORTS)]
+        places = [place for place in places if not isinstance(self.statements[place].silent, (*IMPORTS, ast.Pass))]
+        pieces = [self._piece(place, as_written=False) for place in places]
+        if any(piece.reads_source for piece in pieces):
+            pieces = [self._piece(place, as_written=True) for place in places]
+        pieces.append(self.library.piece(imports, {}, form="imports"))  # who uses what they bind names what it is
+        text, captures = reached(self.library, pieces, words=self.words)
+        return text, captures or any(map(self._catch, places))
+
+    def _piece(self, place: int, *, as_written: bool) -> Piece:
+        if (place, as_written) not in self._pieces:
+            statement = self.statements[place]
+            form = statement.text if as_written else ""
+            self._pieces[place, as_written] = self.library.piece([statement.silent], self.meanings, form=form)
+        return self._pieces[place, as_written]
+
+    def _catch(self, place: int) -> bool:
+        if place not in self._catches:
+            self._catches[place] = catches(self.statements[place].silent)
+        return self._catches[place]
+
+
+def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
+    """The statement; an import of several names as one for each, since a proof leans on some of them."""
+    if isinstance(node, ast.Import):
+        return [ast.Import([name]) for name in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [ast.ImportFrom(node.module, [name], node.level) for name in node.names]
+    return [node]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def code_of(root: Path) -> str:

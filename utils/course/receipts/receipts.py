@@ -1,9 +1,9 @@
 """Receipts: which claims were verified on which GPU, kept in tests/receipts/, one file for each GPU.
 
 A receipt holds lectures and solutions as they ran there. Each names the run that it is from: GPU, driver, versions, commit,
-date, form. Each verdict names what it stands on: the hash of the proof and that of the lecture's statements which the proof
-leans on. Where one of them has changed since, the verdict is stale: shown, and worth nothing. What changed in utils/ since
-makes no verdict stale, its own tests hold it; the commit of each run is in the receipt.
+date, form. Each verdict keeps what its proof compared, and a hash of all that the proof computes with: its own code, the
+lecture's statements that it leans on, and what these reach of utils (see `provenance`). Where one of them computes something
+else since, the verdict is stale: shown, and worth nothing.
 """
 
 import json
@@ -16,8 +16,8 @@ from utils.atomic_write import write_text
 from utils.course import ROOT
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.ledger import FAILED, VERIFIED, WHOLE, LectureResult, error_of
-from utils.course.notebooks.notebook import Lecture, code_hash
-from utils.course.receipts.provenance import modules_hash, needs_of
+from utils.course.notebooks.notebook import Lecture
+from utils.course.receipts.provenance import book_hash, hashes_of
 
 STORE = ROOT / "tests" / "receipts"
 STALE = "stale"
@@ -45,7 +45,8 @@ class Seen:
     """The status of one claim on one GPU: VERIFIED if its proof ran there, ON_HOST if it held and did not, UNVERIFIED,
     FAILED, or STALE if the proof has changed since.
 
-    `run` says where and when: the keys gpu, torch, date, form, commit and more. `reason` says why it is not verified.
+    `run` says where and when: the keys gpu, torch, date, form, commit and more. `reason` says why it is not verified,
+    `compared` what the proof compared, in its own words; "" where the receipt does not hold it.
     """
 
     gpu: str
@@ -53,16 +54,16 @@ class Seen:
     reason: str
     run: dict
     path: Path
+    compared: str = ""
 
     @property
     def words(self) -> str:
-        """Such as "verified on NVIDIA H200, torch 2.11.0, 2026-11-22"."""
+        """Such as "verified on NVIDIA H200, torch 2.11.0, 2026-11-22: first 3 < second 4"."""
         where = f"{self.gpu}, torch {self.run['torch']}, {self.run['date'][:10]}"
         if self.status == STALE:
             return f"{self.reason} ({where})"
-        if self.status == ON_HOST:
-            return f"{self.status} of {where}"
-        return f"{self.status} on {where}" + (f": {shorten(self.reason, 100, placeholder=' …')}" if self.reason else "")
+        more = shorten(self.reason, 100, placeholder=" …") or self.compared
+        return f"{self.status} {'of' if self.status == ON_HOST else 'on'} {where}" + (f": {more}" if more else "")
 
 
 def receipts(folder: Path = STORE) -> list[Receipt]:
@@ -100,32 +101,34 @@ def read_receipt(path: Path) -> Receipt:
 
 
 def status(lecture: Lecture, kept: list[Receipt]) -> dict[str, tuple[Seen, ...]]:
-    """The status of each claim of `lecture`, by number, on each GPU with a receipt of it; () if there is none."""
+    """The status of each claim of `lecture`, by number, on each GPU with a receipt of it; () if there is none.
+
+    A receipt knows a claim by its name, whatever number it had there, and in whatever notebook it stood.
+    """
     found: dict[str, tuple[Seen, ...]] = {claim.number: () for claim in lecture.claims}
-    kept = [receipt for receipt in kept if lecture.name in receipt.lectures]
+    numbers = {claim.name: claim.number for claim in lecture.claims}
+    rows = [
+        (receipt, entry, row)
+        for receipt in kept
+        for entry in receipt.lectures.values()
+        for row in entry["claims"]
+        if row["id"] in numbers
+    ]
     try:
-        hashes = hashes_of(lecture) if kept else {}
+        hashes = hashes_of(lecture) if rows else {}
     except ValueError:  # a cell that is not plain Python: it was, when the receipt was made
         hashes = {}
-    for receipt in kept:
-        entry = receipt.lectures[lecture.name]
-        for row in entry["claims"]:
-            if row["id"] in found:
-                fresh = hashes.get(row["id"]) == {"proof": row["proof"], "needs": row["needs"]}
-                found[row["id"]] += (_seen(receipt, receipt.run_of(entry), row, fresh=fresh),)
+    for receipt, entry, row in rows:
+        number = numbers[row["id"]]
+        fresh = number in hashes and row["computes"] == hashes[number]["computes"]
+        found[number] += (_seen(receipt, receipt.run_of(entry), row, fresh=fresh),)
     return found
-
-
-def hashes_of(lecture: Lecture) -> dict[str, dict]:
-    """What the verdict on each claim depends on, by number: the hashes of its proof and of the statements that it uses."""
-    needs = needs_of(lecture)
-    return {claim.number: {"proof": claim.proof_hash, "needs": needs.get(claim.number)} for claim in lecture.claims}
 
 
 def _seen(receipt: Receipt, run: dict, row: dict, *, fresh: bool) -> Seen:
     if fresh:
-        on_host = row["status"] == VERIFIED and not row["on_device"]
-        return Seen(receipt.gpu, ON_HOST if on_host else row["status"], row["reason"], run, receipt.path)
+        there = ON_HOST if row["status"] == VERIFIED and not row["on_device"] else row["status"]
+        return Seen(receipt.gpu, there, row["reason"], run, receipt.path, row.get("compared", ""))
     return Seen(receipt.gpu, STALE, f"{row['status']} once, its proof has changed since", run, receipt.path)
 
 
@@ -147,10 +150,12 @@ def lecture_entry(lecture: Lecture, result: LectureResult) -> dict:
     return _entry(lecture, result) | {
         "claims": [
             {
-                "id": verdict.claim.number,
+                "id": verdict.claim.name,
+                "number": verdict.claim.number,
                 **hashes[verdict.claim.number],
                 "status": verdict.status,
                 "reason": _without_paths(verdict.reason),
+                "compared": _without_paths(verdict.compared),
                 "on_device": verdict.on_device,
                 "seconds": verdict.seconds,
             }
@@ -181,8 +186,7 @@ def _points(check) -> int:
 
 def _entry(book: Lecture, result: LectureResult) -> dict:
     return {
-        "code": code_hash(book),
-        "modules": modules_hash(book),
+        "computes": book_hash(book),
         "seconds": round(result.seconds, 1),
         "broken": [{"cell": cell, "reason": _without_paths(reason)} for cell, reason in result.broken],
     }
@@ -222,7 +226,7 @@ def merge(old: Receipt, new: Receipt) -> Receipt:
 
 def _counts_more(run: dict, entry: dict, other_run: dict, other: dict) -> bool:
     """Whether an earlier receipt's entry of a notebook stays although a later receipt has one too."""
-    same = (entry["code"], entry["modules"]) == (other["code"], other["modules"])
+    same = entry["computes"] == other["computes"]
     if same and broke_off(entry) != broke_off(other):
         return broke_off(other)
     if same and run["form"] != other_run["form"] and all(run[key] == other_run[key] for key in ("torch", "cuda")):
@@ -245,7 +249,7 @@ def is_done(receipt: Receipt, book: Lecture, run: dict) -> bool:
         return False
     before = receipt.run_of(entry)
     return (
-        (entry["code"], entry["modules"]) == (code_hash(book), modules_hash(book))
+        entry["computes"] == book_hash(book)
         and all(before[key] == run[key] for key in ("torch", "cuda"))
         and (before["form"] == run["form"] or before["form"] == "full" or "claims" not in entry)
     )

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
-from utils.course.notebooks.notebook import Lecture, code_hash
+from utils.course.notebooks.notebook import Lecture
+from utils.course.receipts.provenance import book_hash
 from utils.course.receipts.receipts import ON_HOST, STALE, Receipt, status
 
 RAN = "ran"
@@ -24,7 +25,7 @@ def solved(solution: Lecture, receipt: Receipt) -> str:
     entry = receipt.solutions.get(solution.name)
     if entry is None:
         return ""
-    return FAILED if not entry["ran"] else STALE if entry["code"] != code_hash(solution) else RAN
+    return FAILED if not entry["ran"] else STALE if entry["computes"] != book_hash(solution) else RAN
 
 
 def table(receipt: Receipt, lectures: list[Lecture], solutions: list[Lecture]) -> str:

@@ -51,7 +51,8 @@ RUN = dict.fromkeys(RUN_KEYS, "x") | {
 def entry(lecture: Lecture, verdicts: dict[str, str], *broken: str) -> dict:
     """What a receipt keeps of a lecture, in the file's own format; `broken`: ids of failing cells that are no proof."""
     rows = [
-        {"id": number, **hashes_of(lecture)[number], "status": verdict, "reason": "", "on_device": True, "seconds": 0.1}
+        {"id": number, "number": number, **hashes_of(lecture)[number], "status": verdict}
+        | {"reason": "", "on_device": True, "seconds": 0.1}
         for number, verdict in verdicts.items()
     ]
     cells = [{"cell": cell, "reason": "saw it fail"} for cell in broken]
@@ -309,12 +310,12 @@ def test_a_rehash_is_of_the_code_that_ran(tmp_path):
     expected = hashes_of(read(path), Library(tmp_path))["1.1"]
     (tmp_path / "utils" / "facts.py").write_text("two = 3\n")
     old = entry(read(path), {"1.1": VERIFIED}) | {"computes": "old"}
-    old["claims"][0] |= {"computes": "old", "needs": "old"}
+    old["claims"][0] |= {"computes": "old"}
     receipt = with_entry(empty(tmp_path / "x1.json", "NVIDIA X1"), ran, read(path), old)
     solved = {"computes": "old", "seconds": 1.0, "broken": [], "ran": True, "points": 1, "of": 1}
     new = rehashed(with_entry(receipt, ran, read(lab), solved), tmp_path)
     [row] = new.lectures["01_trial"]["claims"]
-    assert {key: row[key] for key in ("proof", "computes")} == expected and "needs" not in row
+    assert {key: row[key] for key in ("proof", "computes")} == expected
     assert row["computes"] != hashes_of(read(path), Library(tmp_path))["1.1"]["computes"]
     assert (row["status"], row["seconds"]) == (VERIFIED, 0.1) and new.runs[0]["rehash"] == ran["commit"]
     assert new.solutions["01_lab"]["computes"] == book_hash(read(lab), Library(tmp_path))
@@ -391,3 +392,22 @@ def test_a_solution_that_failed_is_no_run_whatever_was_edited_since(tmp_path):
     for changed, ran, told in [("", True, RAN), ("other", True, STALE), ("", False, FAILED), ("other", False, FAILED)]:
         one = replace(there, solutions={book.name: {"computes": changed or book_hash(book), "ran": ran}})
         assert solved(book, one) == told
+
+
+def test_a_claim_keeps_its_verdict_when_it_gets_another_number_or_moves_to_another_notebook(tmp_path):
+    def named(number: int, name: str, lecture: int = 1) -> list[dict]:
+        cells = claim(number, f"assert {len(name)} > 1", lecture=lecture)
+        return [cells[0] | {"metadata": {"name": name}}, *cells[1:]]
+
+    was = read(trial(tmp_path, named(1, "first"), named(2, "second")))
+    rows = entry(was, {"1.1": VERIFIED, "1.2": VERIFIED})
+    for row, each in zip(rows["claims"], was.claims, strict=True):
+        row["id"] = each.name
+    receipt = with_entry(empty(tmp_path / "x1.json", "NVIDIA X1"), RUN, was, rows)
+    renumbered = read(trial(tmp_path, named(1, "new"), named(2, "first")))
+    moved = read(trial(tmp_path, named(1, "second", lecture=2), name="02_trial"))
+    assert {number: [seen.status for seen in all_of] for number, all_of in status(renumbered, [receipt]).items()} == {
+        "1.1": [],
+        "1.2": [VERIFIED],
+    }
+    assert [seen.status for seen in status(moved, [receipt])["2.1"]] == [VERIFIED]

@@ -275,7 +275,7 @@ def _shorten(reason: str, most: int = 12) -> str:
 def unverified(results: list[LectureResult]) -> str:
     """How many claims could not be checked here, by reason; "" if none."""
     reasons = Counter(v.reason for result in results for v in result.verdicts if v.status == UNVERIFIED)
-    return "\n".join(f"{NOT_VERIFIED} {n:>3}  {reason}" for reason, n in reasons.most_common())
+    return "\n".join(f"not verified here: {n:>3}  {reason}" for reason, n in reasons.most_common())
 
 
 def elsewhere(results: list[LectureResult]) -> str:

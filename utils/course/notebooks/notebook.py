@@ -83,9 +83,9 @@ class Claim:
         return source_hash(self.proof.source) if self.proof else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lecture:
-    """A notebook, parsed. `number` is "C" for the capstone, and None for what is no lecture."""
+    """A notebook, parsed; each reading of a file is one of its own. `number` is "C" for the capstone, and None for what is no lecture."""
 
     path: Path
     number: int | str | None

@@ -31,6 +31,7 @@ CODE = ("notebooks", "solutions", "utils")
 COMMITS = 200  # how many commits back find_commit searches
 
 
+@cache  # of one reading of the notebook: tables ask several times, and the answer takes half a second
 def hashes_of(lecture: Lecture, library: Library | None = None) -> dict[str, dict]:
     """What the verdict on each claim depends on, by the claim's number: {"proof": …, "computes": …}.
 
@@ -53,6 +54,7 @@ def hashes_of(lecture: Lecture, library: Library | None = None) -> dict[str, dic
     return hashes
 
 
+@cache
 def book_hash(book: Lecture, library: Library | None = None) -> str:
     """The hash of all that a notebook computes, without its pictures."""
     code = _Code(book, library or _here(), words=True)

@@ -309,11 +309,24 @@ class Dropped(nn.Module):
         return self.layer(x) if self.passes < 3 else x
 
 
+class EverySecond(nn.Module):
+    """A layer that is left out in every second pass, and so in the last micro-batch of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.passes = nn.Linear(4, 4), 0
+
+    def forward(self, x):
+        self.passes += 1
+        return self.layer(x) if self.passes % 2 else x
+
+
 RANKED = {
     "counter": lambda: net(lambda: Annealed("attribute")),
     "ActNorm": lambda: net(ActNorm),
     "unused": lambda: net(Unused),
     "dropped": lambda: net(Dropped),
+    "every second": lambda: net(EverySecond),
 }
 
 
@@ -323,7 +336,8 @@ def train_on_a_rank(tests: str, kind: str, parallel: str) -> list:
     module = importlib.import_module("loop.test_trial")  # a script cannot hold its classes
     model = module.RANKED[kind]()
     try:
-        module.train(model, module.DATA, None, module.config(parallel=parallel))
+        accumulation = 2 if kind == "every second" else 1
+        module.train(model, module.DATA, None, module.config(parallel=parallel, accumulation=accumulation))
     except (ValueError, RuntimeError) as error:
         return [str(error)]
     return [tensor.detach() for tensor in model.parameters()]
@@ -343,6 +357,7 @@ def test_on_two_ranks_a_counter_is_as_by_hand(parallel):
     ("kind", "words"),
     [
         ("ActNorm", "the model's forward changes 0.mu, a parameter"),
+        ("every second", "a parameter gets no gradient, and several ranks would wait for it: freeze it by"),
         ("unused", "0.spare.weight of the model gets no gradient, and several ranks would wait for it: freeze it by"),
         ("dropped", "0.layer.weight of the model gets no gradient, and several ranks would wait for it: freeze it by"),
     ],

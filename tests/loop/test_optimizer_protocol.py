@@ -1,13 +1,17 @@
 """What optimizers do beyond a step: two modes, closures, rates in tensors, numbers outside their state."""
 
+import importlib
 import json
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 from helpers.by_hand import classes, distance, train_by_hand
+from helpers.paths import ROOT
 from torch import nn
 
+from utils.distributed.launch import on_ranks
 from utils.loop import Config, train
 from utils.loop.run_folder import best_weights
 
@@ -126,6 +130,23 @@ def test_a_stop_by_patience_leaves_the_weights_to_evaluate():
     model = net()
     result = train(model, DATA, DATA, config(val_every=2, patience=1, min_delta=9.0), optimizer=schedule_free)
     assert result.stopped_early and result.steps == 4 and distance(model, x_by_hand(4)) < 1e-12
+
+
+def resume_on_a_rank(tests: str, folder: str) -> tuple[float, float]:
+    """How far a resumed run in shards ends from a straight one, and its training loss."""
+    sys.path.insert(0, tests)
+    module = importlib.import_module("loop.test_optimizer_protocol")  # a script cannot hold its classes
+    straight, resumed = module.net(), module.net()
+    make, fsdp = module.schedule_free, {"parallel": "fsdp"}
+    module.train(straight, module.DATA, module.DATA, module.config(val_every=2, **fsdp), optimizer=make)
+    module.train(module.net(), module.DATA, None, module.config(steps=5, **fsdp), optimizer=make, run=folder)
+    module.train(resumed, module.DATA, None, module.config(**fsdp), optimizer=make, run=folder)
+    return module.distance(straight, resumed), module.loss_of(resumed)
+
+
+def test_it_resumes_with_the_same_bits_where_two_ranks_hold_it_in_shards(tmp_path):
+    for rank in on_ranks(2, resume_on_a_rank, str(ROOT / "tests"), str(tmp_path / "run"), group=False):
+        assert rank.result == (0.0, pytest.approx(loss_of(x_by_hand(12)), abs=1e-12))
 
 
 # ---- tensors that a checkpoint lacks -----------------------------------------------------------------------------------

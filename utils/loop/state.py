@@ -119,7 +119,7 @@ class State:
             for model in (self.original_model, self.model)
         )
         if before != now:
-            name, _ = min(set(before) ^ set(now))
+            name, _ = min(set(now) - set(before) or set(before) - set(now))
             raise ValueError(
                 f"the function that makes the optimizer has added, frozen or freed {name}, of a model that is sharded by "
                 "then: do so before train, to the model itself"

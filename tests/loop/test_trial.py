@@ -196,6 +196,15 @@ def test_a_trial_of_one_example_leaves_no_trace():
     assert distance(ours, theirs) < 1e-12 and ours[0].passes == theirs[0].passes == 3
 
 
+@pytest.mark.parametrize("kind", ["ActNorm", "counter in an attribute", "recurrent state", "cache and bound method"])
+def test_what_a_forward_keeps_in_numbers_and_tensors_comes_back_on_resume(kind, tmp_path):
+    straight, resumed = net(MOVED_BY_FORWARD[kind]), net(MOVED_BY_FORWARD[kind])
+    train(straight, DATA, None, config(steps=6))
+    train(net(MOVED_BY_FORWARD[kind]), DATA, None, config(steps=4), run=tmp_path)
+    train(resumed, DATA, None, config(steps=6), run=tmp_path)
+    assert distance(straight, resumed) == 0
+
+
 class Experts(nn.Module):
     """Leaves a term of the loss on itself, for the loss to look up."""
 

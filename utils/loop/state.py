@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from operator import methodcaller
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from utils.data.order import derive_seed
 from utils.device import autocast, rng_state, seed_everything, set_rng_state
@@ -83,6 +85,7 @@ class State:
         if has_modes(self.optimizer):
             self.optimizer.train()
         self.training_weights = None  # while the optimizer is in eval mode
+        self.first_attributes = attributes_of(model)  # a forward pass may count, or keep a recurrent state
         # Buffers that must stay finite: those that are so at the start. A mask may hold -inf.
         self.finite_buffers = [name for name, buffer in model.named_buffers() if all_finite([buffer])]
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
@@ -203,6 +206,11 @@ class State:
         require_all_saved(self.optimizer)
         rng, *rng_of_other_ranks = self.ranks.gather(rng_state())
         model = self.model.state_dict()
+        attributes = {
+            name: tree_map_only(Tensor, Tensor.detach, value)
+            for name, value in attributes_of(self.model).items()
+            if value is not self.first_attributes.get(name)
+        }
         return {
             "config": asdict(self.config),
             "model": model,
@@ -217,6 +225,7 @@ class State:
             "buffers": {name: buffer for name, buffer in self.model.named_buffers() if name not in model},
             "rng_of_other_ranks": rng_of_other_ranks,
             **({"training_weights": self.training_weights} if self.training_weights is not None else {}),
+            **({"attributes": attributes} if attributes else {}),
         }
 
     def load_state_dict(self, saved: dict) -> None:
@@ -225,6 +234,10 @@ class State:
         checkpoint.require_same_trained(saved["optimizer"], self.optimizer.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
         put_back(self.model, saved.get("buffers", {}))
+        to_device = methodcaller("to", self.device)
+        for name, value in saved.get("attributes", {}).items():
+            module, _, attribute = name.rpartition(".")
+            setattr(self.model.get_submodule(module), attribute, tree_map_only(Tensor, to_device, value))
         if self.ema:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -244,6 +257,17 @@ class State:
             set_rng_state(streams[rank])
         else:  # the saved run had fewer ranks
             seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))
+
+
+def attributes_of(model: nn.Module) -> dict[str, object]:
+    """{name: value} of what its modules hold besides parameters, buffers and modules: numbers, tensors, tuples of them."""
+    return {
+        f"{name}.{attribute}": value
+        for name, module in model.named_modules()
+        for attribute, value in vars(module).items()
+        if attribute != "training" and isinstance(value, bool | int | float | tuple | Tensor)
+        if all(type(leaf) in (bool, int, float, Tensor) for leaf in tree_leaves(value))
+    }
 
 
 class Ema:

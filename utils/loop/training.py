@@ -198,7 +198,8 @@ def train(
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: (outputs, targets) → the loss summed over the targets.
-    optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer.
+    optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
+    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
     progress: show a progress bar.
@@ -211,7 +212,7 @@ def train(
     On SIGTERM, SIGHUP or SIGUSR1 it finishes the step, saves, and exits with 143. The caller's random streams do not change.
 
     Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
-    or buffers that are not finite, RuntimeError if a checkpoint cannot be written.
+    or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
     """
     config = Config() if config is None else config
     check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)

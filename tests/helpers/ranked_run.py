@@ -198,13 +198,15 @@ def run(
     )  # 41: of the last 2 in batches of 13, two ranks have none
     config = Config(device="cpu", **COMMON | options | changes)
     result = train(build(), train_data, val_data, config, run=folder, loss=loss, peak_flops=peak_flops)
+    trials = 2 if current_ranks().world > 1 and config.parallel == "ddp" else 1
+    del train_data.seen[: 2 * trials]  # two examples are tried each time
     return result, train_data
 
 
 def outcome(result: Result, data: Dataset) -> dict:
     return {
         "history": [{k: v for k, v in record.items() if k != MEASURED} for record in result.history],
-        "seen": data.seen[2 if current_ranks().world == 1 else 4 :],  # the others are tried beforehand
+        "seen": data.seen,
         "steps": result.steps,
         "best": result.best,
         "stopped": result.stopped_early,

@@ -2,6 +2,8 @@
 
 import re
 import textwrap
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -334,3 +336,47 @@ def test_an_error_in_ones_own_module_is_told_as_what_it_is():
         train(Typo(2, 3), TensorDataset(X, Y), None, CONFIG)
     assert "before the first step" in error.value.__notes__[0]
     refused(Shapes(2, 3), TensorDataset(X, Y), "the model does not take the data", "test_first_tries.py, line")
+
+
+class Forces(nn.Module):
+    """Energies of positions, and as its outputs their gradients."""
+
+    def __init__(self, enabled: bool):
+        super().__init__()
+        self.energy, self.enabled = nn.Sequential(net(8), nn.Tanh(), nn.Linear(8, 1)), enabled
+
+    def forward(self, x):
+        with torch.enable_grad() if self.enabled else nullcontext():
+            x = x.requires_grad_()
+            (forces,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)
+        return forces
+
+
+def test_a_gradient_that_is_taken_in_the_forward():
+    """Validation runs without gradients, unless the forward turns them on."""
+    data, loss = TensorDataset(X, X), nn.MSELoss(reduction="sum")
+    lines = refused(Forces(False), data, "validation runs without: turn them on there", loss=loss)
+    assert lines[0].strip() == "with torch.enable_grad():"
+    assert train(Forces(True), data, data, CONFIG, loss=loss).history[-1]["val_loss"] > 0
+
+
+class Unpool(nn.Module):
+    """An operation that has no deterministic kernel, in every forward or only in those that train."""
+
+    def __init__(self, always: bool):
+        super().__init__()
+        self.layer, self.always = net(), always
+
+    def forward(self, x):
+        outputs = self.layer(x)
+        if self.always or self.training:
+            return outputs.clone().put_(torch.tensor([0]), outputs.detach()[0, :1].clone())
+        return outputs
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["while it trains", "always"])
+def test_an_operation_without_a_deterministic_kernel(always):
+    with pytest.raises(ValueError, match=r"put_ does not have a det.* Config\(deterministic=False\)") as error:
+        train(Unpool(always), TensorDataset(X, Y), None, CONFIG)
+    assert "use_deterministic_algorithms" not in str(error.value) and ("step 1" in str(error.value)) != always
+    learns(Unpool(always), config=replace(CONFIG, deterministic=False))

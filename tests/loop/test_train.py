@@ -376,9 +376,11 @@ def test_flops_are_counted_under_autocast_and_for_every_example():
     targets = ids.clone()
     targets[:, 14:] = targets[:2, 1:] = IGNORE
     model, masked = GPT(7, 16, width=8, heads=2).bfloat16(), TensorData(ids, targets)
-    settings = {"steps": 5, "batch_size": 8, "log_every": 5, "peak_flops": 1e12, "precision": "bf16"}
+    config = Config(steps=5, batch_size=8, log_every=5, precision="bf16")
+    own = lambda model: torch.optim.SGD(model.parameters(), lr=1e-3)  # noqa: E731  (weights in bf16 are its affair)
     measured = [
-        trained(copy.deepcopy(model), data, **settings).history[0][MEASURED] for data in (TensorData(ids, ids), masked)
+        train(copy.deepcopy(model), data, None, config, peak_flops=1e12, optimizer=own).history[0][MEASURED]
+        for data in (TensorData(ids, ids), masked)
     ]
     each = [record["mfu"] * 1e12 / record["targets_per_second"] for record in measured]
     assert each[1] / each[0] == pytest.approx(40 * 16 / (38 * 14 + 2))

@@ -203,9 +203,9 @@ SOUND_MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {  # name: (kind 
     "sequences": ("sequences", lambda: nn.Linear(WIDTH, CLASSES)),
     "tokens": ("tokens", _text),
     "float64": ("float64", lambda: nn.Linear(WIDTH, CLASSES).double()),
-    "bfloat16": ("bfloat16", lambda: nn.Linear(WIDTH, CLASSES).bfloat16()),
 }
 ODD_MODELS: dict[str, tuple[str, Callable[[], object]]] = {  # all to be refused
+    "bfloat16": ("bfloat16", lambda: nn.Linear(WIDTH, CLASSES).bfloat16()),
     "no parameters": ("float32", nn.Identity),
     "frozen": ("float32", lambda: nn.Linear(WIDTH, CLASSES).requires_grad_(False)),
     "float16": ("float16", lambda: nn.Linear(WIDTH, CLASSES).half()),

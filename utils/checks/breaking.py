@@ -66,16 +66,15 @@ def _ignore_targets(problem: ToyProblem) -> None:
     problem.data.y[::3] = IGNORE
 
 
-def _freeze_in_mid_run(problem: ToyProblem) -> None:
-    """The first layer is frozen from step STEPS / 2 on."""
-    calls = []
+def _detach_in_mid_run(problem: ToyProblem) -> None:
+    """No gradient reaches the first layer from step STEPS / 2 on."""
+    passes = []
 
-    def freeze(module, inputs):
-        calls.append(None)
-        if torch.is_grad_enabled() and len(calls) > STEPS // 2:
-            problem.model[1].requires_grad_(False)
+    def detach(module, inputs, outputs):
+        passes.extend([None] * torch.is_grad_enabled())
+        return outputs.detach() if len(passes) > STEPS // 2 else outputs
 
-    problem.model.register_forward_pre_hook(freeze)
+    problem.model[1].register_forward_hook(detach)
 
 
 def _mislead_validation(problem: ToyProblem) -> None:
@@ -103,7 +102,7 @@ SETTINGS = {  # by number; without an entry, plain SGD on the toy problem
     24: Setting(problem={"noise": True}, killed=True, told=RESTARTED),
     25: Setting(prepare=_mislead_validation, told="the validation labels are wrong, so that the best comes early"),
     40: Setting({"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.5}),
-    41: Setting({"momentum": 0.9}, prepare=_freeze_in_mid_run, told="the first layer is frozen half-way"),
+    41: Setting({"momentum": 0.9}, prepare=_detach_in_mid_run, told="the first layer is detached half-way"),
     45: Setting({"batch_size": EXAMPLES + 1, "drop_last": True}),
     50: Setting({"precision": "bf16", "lr": 0.01}),
     51: Setting({"patience": 3}),

@@ -291,7 +291,9 @@ def _(right, *args, **options):
 
 @planted(50, "weights in bfloat16", check.weights_stay_float32, "loop.state.State.__init__")
 def _(right, state, model, config, *args):
-    right(state, model.bfloat16() if config.precision == "bf16" else model, config, *args)
+    right(state, model, config, *args)
+    if config.precision == "bf16":
+        model.bfloat16()  # once nobody looks any more
 
 
 @planted(None, "a precision that is never entered", check.precision_takes_effect, "loop.state.autocast")
@@ -803,7 +805,9 @@ def _(right, log, **record):
     return right(log, **record)
 
 
-planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.Snapshot")(restores_nothing)
+@planted(None, "counting FLOPs leaves traces", check.watching_changes_nothing, "loop.monitor.without_a_trace")
+def _(right, model):
+    return nullcontext()
 
 
 @planted(None, "any kernel will do", check.kernels_are_deterministic, "loop.training.deterministic_algorithms")

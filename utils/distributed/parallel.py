@@ -159,7 +159,7 @@ def sgd_class(parameters: list[Tensor]) -> type[torch.optim.Optimizer]:
 
 
 class ShardedSGD(torch.optim.SGD):
-    """SGD for parameters that ranks hold in parts: each steps its own, by the fused kernel, which takes no DTensor."""
+    """SGD for parameters that ranks hold in parts: each steps its own, for the fused kernel takes no DTensor."""
 
     @torch.no_grad()
     def step(self) -> None:
@@ -171,7 +171,7 @@ class ShardedSGD(torch.optim.SGD):
                 to_local(moved),
                 to_local(p.grad for p in moved),
                 to_local(buffers) or [None] * len(moved),
-                fused=True,
+                fused=bool(group["fused"]),
                 found_inf=getattr(self, "found_inf", None),
                 **{name: group[name] for name in names},
             )

@@ -32,6 +32,7 @@ _KNOWN = {
     )),
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     *(("torch", name) for name in ("Size", "float64", "float32", "bfloat16", "float16", "int64", "int32", "uint8", "bool")),
+    *(("torch", name) for name in ("complex64", "complex128")),
     ("torch.serialization", "_get_layout"),
     *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "WindowsPath")),  # its folder
 }  # fmt: skip

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, contextmanager
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.utils._pytree import tree_leaves
@@ -35,11 +36,45 @@ def explain(error: Exception, what: str) -> None:
     """Add `what`, the place of the error, to an error. Raises ValueError instead if the cause is known."""
     if isinstance(error, IndexError):  # a CPU's error for a label or a token that is out of range
         raise ValueError(f"{what}: {error}. Is a label or token out of range?") from error
-    if "does not require grad" in str(error):
-        raise ValueError(
-            f"{what}: the loss does not depend on a parameter that trains: is something detached on the way to it?"
-        ) from error
+    if words := in_plain_words(error):
+        raise ValueError(f"{what}: {words}") from error
     error.add_note(f"in {what}")
+
+
+def in_plain_words(error: Exception) -> str | None:
+    """The cause and the next move, of an error of torch's that names neither here; None for any other."""
+    text = str(error)
+    if "does not require grad" in text and torch.is_grad_enabled():
+        return "the loss does not depend on a parameter that trains: is something detached on the way to it?"
+    if "does not require grad" in text:
+        return (
+            "gradients are taken in the forward pass, and validation runs without: turn them on there:\n"
+            "    with torch.enable_grad():\n"
+            "        ...  # what is differentiated, from x.requires_grad_() on"
+        )
+    if "does not have a deterministic" in text:
+        return (
+            f"{text.split(',')[0]}, and train asks for deterministic kernels: Config(deterministic=False) does without "
+            "them, and the same run may then end with other bits"
+        )
+    if "finished reduction in the prior iteration" in text:
+        return no_gradient_message("a parameter")
+    return None
+
+
+def require_every_gradient(state: State) -> None:
+    """Raises ValueError if DDP still waits for a gradient: it sums a bucket of them over ranks when all have come."""
+    if state.ranks.world == 1 or state.config.parallel != "ddp" or all(p.grad is not None for p in state.parameters):
+        return
+    names = [name for name, p in state.model.named_parameters() if p.requires_grad and p.grad is None]
+    raise ValueError(no_gradient_message(f"{names[0]} of the model"))
+
+
+def no_gradient_message(what: str) -> str:
+    return (
+        f"{what} gets no gradient, and several ranks would wait for it: freeze it by requires_grad_(False), or let it take "
+        "part in every forward, times 0 where it is not needed"
+    )
 
 
 def format_indices(indices: Tensor) -> str:

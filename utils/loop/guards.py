@@ -1,12 +1,15 @@
 """Safety: non-finite gradients never reach the weights; what a forward pass has moved can be put back."""
 
+import copy
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from utils.device import accelerator_rng_state, set_accelerator_rng_state
+from utils.device import accelerator_rng_state, own_random_streams, set_accelerator_rng_state
+from utils.distributed.parallel import to_local
 
 
 class Guard:
@@ -96,6 +99,59 @@ class Snapshot:
 def is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out. A GPU raises OutOfMemoryError, a CPU's allocator a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iterator[None]:
+    """Within the block, what the modules of `model` hold is a deep copy; afterwards each has its own back.
+
+    So a forward pass before the first step may change weights, counters and a recurrent state, and code of the caller's
+    that looks at the model sees the copies. No gradient is left, and no random stream has moved.
+
+    with_own_parameters: all but the parameters are copies. Frozen ones never are: of a large model they are most of it. A
+    model that cannot be copied, or not held twice in memory, keeps all its tensors and objects; there, buffers and whatever
+    a module has bound anew are put back.
+
+    Raises ValueError, naming it, if a parameter that is not a copy has changed.
+    """
+    shared = {id(p): p for p in model.parameters() if with_own_parameters or not p.requires_grad}
+    modules = list(model.modules())
+    own = [vars(module) for module in modules]
+    before = None
+    try:
+        copies = [vars(twin) for twin in copy.deepcopy(model, dict(shared)).modules()]
+        for held, module in zip(copies, modules, strict=True):
+            if isinstance(module._modules, dict):  # not those of TorchScript
+                held["_modules"] = module._modules.copy()  # the modules stay the caller's, who may look at them
+    except Exception:  # whatever the parts of a model raise when they are copied
+        shared = {id(p): p for p in model.parameters()}
+        before = Snapshot(model)
+        copies = [dict(held) for held in own]
+    sums = {name: _sum(p) for name, p in model.named_parameters() if id(p) in shared}
+    try:
+        with own_random_streams():
+            for module, held in zip(modules, copies, strict=True):
+                object.__setattr__(module, "__dict__", held)
+            yield
+    finally:
+        for module, held in zip(modules, own, strict=True):
+            object.__setattr__(module, "__dict__", held)
+        for parameter in model.parameters():
+            parameter.grad = None
+        if before:
+            before.restore()
+    changed = [name for name, p in model.named_parameters() if name in sums and _sum(p) != sums[name]]
+    if changed:
+        raise ValueError(
+            f"the model's forward changes {changed[0]}, a parameter, and a trial on two examples before the first step has "
+            "done so: if only its first call does that, build the model again, and call it once on a batch before train; "
+            "otherwise make that tensor a buffer"
+        )
+
+
+def _sum(parameter: Tensor) -> complex:
+    (local,) = to_local([parameter.detach()])
+    return complex(local.sum(dtype=torch.complex128 if local.is_complex() else torch.float64))
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def settings_of(optimizer: torch.optim.Optimizer) -> str:
     """Its class, and of each group every setting that is a number; the rate is that before the schedule scales it."""
     groups = [
         {name: value for name, value in group.items() if type(value) in (int, float, tuple)}
-        | {"lr": group["initial_lr"]}
+        | {"lr": float(group["initial_lr"])}
         for group in optimizer.param_groups
     ]
     return f"{type(optimizer).__name__.removeprefix('Sharded')} {groups}"

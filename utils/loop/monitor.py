@@ -18,7 +18,7 @@ from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
 from utils.device import ask_device, is_accelerator, own_random_streams
 from utils.loop.diagnosis import explain, require_finite_training_loss
-from utils.loop.guards import Snapshot, eval_mode
+from utils.loop.guards import eval_mode, without_a_trace
 from utils.loop.log import MEASURED, Log
 from utils.loop.metrics import Loss
 from utils.loop.optim import lr_factor
@@ -78,7 +78,7 @@ class Monitor:
             step=state.step,
             epoch=self.order.epoch(state.step - 1),
             loss=total / targets if targets else None,  # None: every target since the last record was IGNORE
-            lr=state.scheduler.base_lrs[0] * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
+            lr=float(state.scheduler.base_lrs[0]) * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
             grad_norm=state.norm.item(),
             skipped=state.skipped,
             **({"skipped_steps": state.skipped_steps} if state.skipped_steps else {}),
@@ -103,7 +103,7 @@ class Monitor:
             print(f"step {state.step}: not one target so far; all of them are {IGNORE}, which count nowhere")
         require_finite_training_loss(state, record["loss"])
         if self.on_log:
-            with self.paused():
+            with self.paused(), self.state.weights_to_evaluate():
                 self._show(record)
 
     def _show(self, record: dict) -> None:
@@ -152,15 +152,12 @@ class Monitor:
     def _count_flops(self, data: Dataset, loss: Loss) -> float:
         """FLOPs per example, counted on a step with two examples that leaves no trace in the run."""
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
-        before = Snapshot(self.state.model)
         try:
-            with own_random_streams(), self.state.autocast:
+            with without_a_trace(self.state.model), self.state.autocast:
                 flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
         except Exception as error:
             explain(error, "counting the FLOPs")
             raise
-        self.state.optimizer.zero_grad()
-        before.restore()
         return flops / len(x)
 
 

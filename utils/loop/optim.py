@@ -3,28 +3,35 @@
 import io
 import math
 from collections.abc import Callable
+from inspect import signature
 from types import MethodType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from utils.distributed.parallel import sgd_class
+from utils.distributed.parallel import sgd_class, to_local
 from utils.loop.config import Config
+
+HALF = {torch.float16: "fp16", torch.bfloat16: "bf16"}  # and the precision that computes in it
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
-    """Fused AdamW or SGD over the trainable parameters; weight decay on matrices only.
+    """AdamW or SGD over the trainable parameters, fused where that is right; weight decay on matrices only.
 
-    Raises ValueError if no parameter is trainable, or if one is float16.
+    Its step is left out while its `found_inf` is set, as the Guard does.
+
+    Raises ValueError if no parameter is trainable, or if one cannot be trained in place.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter with requires_grad=True: there is nothing to train")
-    if any(p.dtype == torch.float16 for p in trained):
-        raise ValueError(
-            "the model has float16 parameters, which AdamW's eps and small updates do not survive: keep them in "
-            "float32 and set precision='fp16'"
-        )
+    for dtype, precision in HALF.items():
+        if any(p.dtype == dtype for p in trained):
+            raise ValueError(
+                f"the model has {str(dtype).removeprefix('torch.')} parameters, which small updates do not survive: keep "
+                f"them in float32 and set precision={precision!r}"
+            )
+    require_own_memory(model)
     if config.weight_decay:
         matrices = [p for p in trained if p.ndim >= 2]
         others = [p for p in trained if p.ndim < 2]
@@ -32,13 +39,66 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
         groups = [group for group in groups if group["params"]]
     else:
         groups = [{"params": trained, "weight_decay": 0.0}]
+    fused = all(map(takes_fused_step, trained)) or None  # None: torch chooses among the others
     if config.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
-    optimizer = sgd_class(trained)(groups, lr=config.lr, momentum=config.momentum, fused=True)
-    if config.momentum:
-        for p in trained:  # a blocked first step leaves fused SGD's buffers unset; zeros give the same bits
-            optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        optimizer = torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=fused)
+    else:
+        optimizer = sgd_class(trained)(groups, lr=config.lr, momentum=config.momentum, fused=fused)
+        if config.momentum:
+            for p in trained:  # a blocked first step leaves fused SGD's buffers unset; zeros give the same bits
+                optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    if not fused:
+        leave_out_blocked_steps(optimizer)
     return optimizer
+
+
+def takes_fused_step(parameter: Tensor) -> bool:
+    """Whether torch's fused kernels are right for it: they take real numbers, and walk memory from end to end.
+
+    A slice of a larger tensor has gaps, in which they write, and would take its neighbours' numbers for its own.
+    """
+    (local,) = to_local([parameter])
+    return local.is_floating_point() and fills_its_memory(local)
+
+
+def fills_its_memory(tensor: Tensor) -> bool:
+    """Whether its entries lie side by side in some order of its axes: no gaps, and none of them twice."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != expected:
+            return tensor.numel() == 0
+        expected *= size
+    return True
+
+
+def require_own_memory(model: nn.Module) -> None:
+    """Raises ValueError for a parameter of which two entries are one number in memory: no step can move them apart."""
+    for name, parameter in model.named_parameters():
+        (local,) = to_local([parameter])
+        if not parameter.requires_grad or fills_its_memory(local):
+            continue
+        places = torch.zeros((), dtype=torch.int64)
+        for stride, size in zip(local.stride(), local.shape, strict=True):
+            places = places[..., None] + stride * torch.arange(size)
+        if len(places.unique()) < local.numel():
+            raise ValueError(
+                f"{name} of the model is a tensor by `expand`, of which several entries are one number in memory: give each "
+                "its own:\n"
+                "    parameter = torch.nn.Parameter(tensor.clone(memory_format=torch.contiguous_format))"
+            )
+
+
+def require_numbers_that_last(trained: list[Tensor], config: Config) -> None:
+    """Raises ValueError for parameters whose average, or whose scaled gradients, their type cannot hold."""
+    if config.ema and any(p.dtype in HALF for p in trained):
+        raise ValueError(
+            f"ema is {config.ema!r}, and the model has parameters of 16 bits, in which small steps of an average are lost: "
+            "keep them in float32"
+        )
+    if config.precision == "fp16" and any(p.is_complex() for p in trained):
+        raise ValueError(
+            "precision is 'fp16', whose scaler cannot unscale the gradients of the model's complex parameters: choose fp32"
+        )
 
 
 def lr_factor(config: Config, step: int) -> float:
@@ -59,6 +119,10 @@ def lr_factor(config: Config, step: int) -> float:
 
 # ---- an optimizer of the caller's own --------------------------------------------------------------------------------
 
+CLOSURE = (
+    "the optimizer's step wants a closure, to take gradients as often as it likes, and this loop takes them once a step: "
+    "choose one that needs no closure, AdamW say, or write the loop by hand as lecture 09 does"
+)
 SETTINGS = ("lr", "weight_decay", "momentum")  # fields of Config that an optimizer's groups may have
 
 
@@ -94,19 +158,80 @@ def optimizer_from(
         wanted = getattr(config, name)
         if wanted != getattr(Config, name) and not any(group.get(name) == wanted for group in optimizer.param_groups):
             raise ValueError(f"{name} is {wanted!r} in the config, but in no group of the optimizer: set it there")
+    required = [each for each in signature(optimizer.step).parameters.values() if each.default is each.empty]
+    if any(each.kind is each.POSITIONAL_OR_KEYWORD for each in required) or hasattr(optimizer, "second_step"):
+        raise ValueError(CLOSURE)
     require_plain(optimizer)
-    # A fused optimizer reads found_inf on the device and leaves a blocked step out; for others the host reads it.
+    require_own_memory(model)
+    for group in optimizer.param_groups:
+        if group.get("fused") and not all(map(takes_fused_step, group["params"])):
+            raise ValueError(
+                "the optimizer is fused, and a parameter of the model is a slice of a larger tensor: a fused step walks "
+                "through memory and overwrites its neighbours. Make the optimizer with fused=False"
+            )
+    # A fused optimizer reads found_inf on the device and leaves a blocked step out; SGD's first step leaves a trace.
     if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
-        step = optimizer.step
-
-        def step_unless_blocked(optimizer: torch.optim.Optimizer) -> None:
-            blocked = getattr(optimizer, "found_inf", None)
-            optimizer.found_inf = None  # some refuse to see it
-            if blocked is None or not blocked:
-                step()
-
-        optimizer.step = MethodType(step_unless_blocked, optimizer)
+        leave_out_blocked_steps(optimizer)
     return optimizer
+
+
+def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:
+    """Have the host read `found_inf` before each step, for an optimizer that does not know it: it waits for the device."""
+    step = optimizer.step
+
+    def step_unless_blocked(optimizer: torch.optim.Optimizer) -> None:
+        blocked = getattr(optimizer, "found_inf", None)
+        optimizer.found_inf = None  # some refuse to see it
+        if blocked is None or not blocked:
+            try:
+                step()
+            except Exception as error:
+                if "closure" in str(error):
+                    raise ValueError(CLOSURE) from error
+                raise
+
+    optimizer.step = MethodType(step_unless_blocked, optimizer)
+
+
+def unsaved_tensors(optimizer: torch.optim.Optimizer) -> list[str]:
+    """The names of its attributes that hold tensors which state_dict() lacks: a resumed run would lose them.
+
+    Not those that hold parameters only.
+    """
+    parameters = {p.data_ptr() for group in optimizer.param_groups for p in group["params"]}
+    saved = tensors_in(optimizer.state_dict())
+    others = vars(optimizer).keys() - {"state", "param_groups", "defaults", "found_inf"}
+    return sorted(
+        name
+        for name in others
+        for tensor in tensors_in(getattr(optimizer, name))
+        if tensor.data_ptr() not in parameters
+        and not any(tensor.shape == each.shape and torch.equal(tensor, each) for each in saved)
+    )
+
+
+def tensors_in(value: object) -> list[Tensor]:
+    """The tensors in nested containers, and in the state of optimizers in them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, torch.optim.Optimizer):
+        value = value.state
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
+
+
+def require_all_saved(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ValueError if a checkpoint would lack a tensor of the optimizer."""
+    if names := unsaved_tensors(optimizer):
+        raise ValueError(
+            f"the optimizer keeps tensors in {names[0]}, which its state_dict() lacks: a resumed run would lose them. Keep "
+            "them in its state, self.state[parameter][name], or train without run="
+        )
+
+
+def has_modes(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it trains at other weights than are to be evaluated and saved, as a schedule-free one does."""
+    return callable(getattr(optimizer, "train", None)) and callable(getattr(optimizer, "eval", None))
 
 
 def require_plain(optimizer: torch.optim.Optimizer) -> None:

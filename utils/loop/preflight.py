@@ -13,11 +13,11 @@ from torch.utils.data import Dataset
 
 from utils.data.datasets import IGNORE, TensorData
 from utils.data.order import Order, first_examples
-from utils.device import own_random_streams
 from utils.distributed.parallel import warm_up_buckets
 from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
-from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
+from utils.loop.diagnosis import in_plain_words, require_every_gradient
+from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.metrics import Loss, count_targets, cross_entropy_sum
 from utils.loop.state import State
 
@@ -108,13 +108,13 @@ def check_data(state: State, order: Order, train_data: Dataset, val_data: Datase
 
 def warm_up_ddp(state: State, data: Dataset) -> None:
     """One backward before the first step, so that DDP's bucket order is the same after a resume. Leaves no trace."""
-    if state.ranks.world == 1:
+    if state.ranks.world == 1 or state.config.parallel != "ddp":
         return
-    before = Snapshot(state.model)
-    with state.autocast:
-        warm_up_buckets(state.forward, first_examples(data, 2)[0].to(state.device))
-    state.optimizer.zero_grad()
-    before.restore()
+    x = first_examples(data, 2)[0].to(state.device)
+    with without_a_trace(state.model, with_own_parameters=True), state.autocast:
+        torch.manual_seed(state.config.seed)  # all ranks leave out the same layers, if any
+        warm_up_buckets(state.forward, x)
+        require_every_gradient(state)
 
 
 def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
@@ -127,7 +127,7 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
     x, y = _pair(attempt(lambda: first_examples(data, 2), f"{name} cannot be read"), name)
     what = f"{name}: x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
     x, y = x.to(state.device), y.to(state.device)
-    with eval_mode(state.model), own_random_streams(), torch.no_grad(), state.autocast:
+    with without_a_trace(state.model), eval_mode(state.model), torch.no_grad(), state.autocast:
         outputs = attempt(lambda: state.model(x), f"the model does not take the data ({what})")
         if not isinstance(outputs, Tensor):
             raise ValueError(
@@ -148,16 +148,12 @@ def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> Non
     if not normed or order.smallest_micro_batch(config.steps, config.accumulation) > 1:
         return
     x = first_examples(data, 1)[0].to(state.device)
-    before = Snapshot(state.model)
-    try:
-        with own_random_streams(), torch.no_grad(), state.autocast:
-            attempt(
-                lambda: state.model(x),
-                "a micro-batch of one example would come up, which BatchNorm cannot train on: set drop_last, or another "
-                f"batch_size than {config.batch_size} or accumulation than {config.accumulation}",
-            )
-    finally:
-        before.restore()
+    with without_a_trace(state.model), torch.no_grad(), state.autocast:
+        attempt(
+            lambda: state.model(x),
+            "a micro-batch of one example would come up, which BatchNorm cannot train on: set drop_last, or another "
+            f"batch_size than {config.batch_size} or accumulation than {config.accumulation}",
+        )
 
 
 def _targets(data: Dataset, first: Tensor) -> Tensor:
@@ -264,7 +260,7 @@ def check_number(total: object, what: str) -> None:
 
 def check_parameters(state: State, loss: Loss, total: Tensor) -> None:
     """A parameter in the loss that is not the model's gets a gradient and would never move."""
-    trained = {id(p) for p in state.model.parameters()}
+    trained = {id(p) for p in (*state.parameters, *state.model.parameters())}  # the trial's are copies
     own = [p for p in leaves(total) if id(p) not in trained]
     if own:
         named = loss.named_parameters() if isinstance(loss, nn.Module) else ()
@@ -352,7 +348,8 @@ def attempt(call: Callable[[], object], what: str) -> object:
         if not isinstance(error, RuntimeError | ValueError | IndexError | TypeError):
             error.add_note(f"in a trial before the first step ({what})")
             raise
-        raise ValueError(f"{what}: {type(error).__name__}: {error}{_place_of(error)}") from error
+        words = in_plain_words(error) or f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what}: {words}{_place_of(error)}") from error
 
 
 def _place_of(error: Exception) -> str:

@@ -32,6 +32,7 @@ from utils.loop.diagnosis import (
     bad_gradient_message,
     name_examples_in_errors,
     out_of_memory_message,
+    require_every_gradient,
     require_finite,
     require_finite_validation_loss,
     too_many_skips_message,
@@ -41,6 +42,7 @@ from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import Loss, Mean, Scores, count_correct, count_targets, cross_entropy_sum, no_loss
 from utils.loop.monitor import Monitor
+from utils.loop.optim import has_modes, require_all_saved
 from utils.loop.preflight import check_arguments, check_data, check_ranks, warm_up_ddp
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT, Termination
@@ -95,13 +97,15 @@ def forward_backward(state: State, x: Tensor, y: Tensor, targets: Tensor, loss: 
 
     Every sum is divided by the targets of the whole batch, so micro-batches and ranks may have different sizes.
     """
-    zero_grad(state.parameters)
+    zero_grad(state.all_parameters)
     losses = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
             total = loss(state.forward(x_part), y_part)
         state.scaler.scale(total / targets).backward()
         losses.append(total.detach())
+    state.require_same_training()
+    require_every_gradient(state)
     return losses
 
 
@@ -155,7 +159,13 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients:
         raise ValueError("backward has reached no parameter that trains: is something detached on the way to the loss?")
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    try:
+        norms = torch._foreach_norm(gradients)
+    except NotImplementedError as error:  # torch's text speaks of its backends
+        raise ValueError(
+            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with sparse=False"
+        ) from error
+    norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:
         torch._foreach_mul_(gradients, (limit / (norm + EPS)).clamp(max=1.0))
     return norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP returns it in parts
@@ -188,7 +198,8 @@ def train(
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: (outputs, targets) → the loss summed over the targets.
-    optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer.
+    optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
+    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
     progress: show a progress bar.
@@ -201,7 +212,7 @@ def train(
     On SIGTERM, SIGHUP or SIGUSR1 it finishes the step, saves, and exits with 143. The caller's random streams do not change.
 
     Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
-    or buffers that are not finite, RuntimeError if a checkpoint cannot be written.
+    or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
     """
     config = Config() if config is None else config
     check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)
@@ -235,6 +246,7 @@ def train(
         warm_up_ddp(state, train_data)
         monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
         if folder:
+            require_all_saved(state.optimizer)
             folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
         end = state.step if state.stopped_early else config.steps  # a run that has stopped early stays as it is
         stream = batches(train_data, order, state.step, end, **config.loading(device))
@@ -256,15 +268,17 @@ def train(
                 if log_now:
                     monitor.log_step()
                 if validate_now:
-                    with monitor.paused():
+                    with monitor.paused(), state.weights_to_evaluate():
                         validate(state, val_data, loss, log, folder)
                 if save_now or (folder and state.stopped_early):
-                    with monitor.paused():
+                    with monitor.paused(), state.weights_to_evaluate():
                         folder.save(state.state_dict(), state.step, state.seconds)
                 if stop:
                     raise SystemExit(SIGTERM_EXIT)
                 if state.stopped_early:
                     break
+        if has_modes(state.optimizer):
+            state.optimizer.eval()
         return Result(log, state)
 
 
@@ -285,6 +299,7 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watchin
     if check_now and state.guard.bad is not None:
         check_skipped_updates(state, order, data, loss)
     if watching:
+        state.require_same_parameters()
         require_finite(state)
 
 

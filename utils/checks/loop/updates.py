@@ -88,7 +88,7 @@ def _adamw_rule(config: Config, steps: list[Step], decayed: str) -> list[Tensor]
 
 
 def frozen_weights_stay(train: Train) -> None:
-    """A layer that is frozen from the start keeps its bits; so does one frozen at step 3, from then on.
+    """A weight that is frozen from the start keeps its bits; so do those that no gradient reaches from step 4 on.
 
     Catches an optimizer that decays frozen weights, and zero_grad(set_to_none=False), after which momentum keeps moving a
     weight whose gradient is 0. A weight frozen from the start has no gradient and no momentum, so it proves little alone.
@@ -96,15 +96,16 @@ def frozen_weights_stay(train: Train) -> None:
     problem = ToyProblem()
     first, last = problem.model[1], problem.model[-1]
     last.bias.requires_grad_(False)
-    frozen, calls = {"last.bias": last.bias.detach().clone()}, []
+    frozen, passes = {"last.bias": last.bias.detach().clone()}, []
 
-    def freeze(module, _):
-        calls.append(None)
-        if torch.is_grad_enabled() and "first.weight" not in frozen and len(calls) > 3:
-            frozen["first.weight"] = first.weight.detach().clone()
-            first.weight.requires_grad_(False)
+    def cut_off(module, _, outputs):
+        passes.extend([None] * torch.is_grad_enabled())
+        if len(passes) <= 3:
+            return outputs
+        frozen.setdefault("first.weight", first.weight.detach().clone())
+        return outputs.detach()
 
-    problem.model.register_forward_pre_hook(freeze)
+    first.register_forward_hook(cut_off)
     problem.run(train, plain_config(steps=9, momentum=0.9, weight_decay=0.1))
     moved = {
         name: (w - {"last.bias": last.bias, "first.weight": first.weight}[name]).abs().max().item()

@@ -231,8 +231,11 @@ def _lines_for_a_mean(loss: Callable, outputs: Tensor, y: Tensor, is_pair: bool)
         return mean * count, count
     train(model, data, config=config, loss=pair)"""
     axes = _class_axes(outputs, y)
-    if axes == [None]:
-        count = "targets.numel()"
-    else:
-        count = f"targets.ne({IGNORE}).sum()" if axes and y.dtype == torch.int64 else "len(targets)"
+    if axes and axes != [None] and y.dtype == torch.int64:  # the mean of no label is NaN
+        return f""". Or say what it is the mean of:
+    def pair(outputs, targets):
+        count = targets.ne({IGNORE}).sum()
+        return torch.where(count > 0, loss(outputs, targets) * count, 0 * outputs.sum()), count
+    train(model, data, config=config, loss=pair)"""
+    count = "targets.numel()" if axes == [None] else "len(targets)"
     return f". Or say what it is the mean of:{_lines(f' * {count}', count)}"

@@ -125,7 +125,9 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
     if not isinstance(value, tuple):
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
     total, count = value
-    return total, count if isinstance(count, Tensor) else torch.full((), count, device=targets.device)
+    if isinstance(count, Tensor):
+        return total, count.to(targets.device, non_blocking=True)
+    return total, torch.full((), count, dtype=torch.float64, device=targets.device)
 
 
 def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:

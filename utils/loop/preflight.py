@@ -140,7 +140,8 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
             )
         labels = _targets(data, y)
         check_loss(state, loss, outputs, y, labels, what)
-        if state.additive and not known(loss) and reads_the_model(loss, state.model, x, y):
+        state.additive = not state.ranks.any(not state.additive)  # all ranks call the model as often
+        if not known(loss) and state.additive and state.ranks.any(reads_the_model(loss, state.model, x, y)):
             state.additive = adds_up_through_the_model(loss, state.model, x, y)
     recognised, every = known(loss), len(data) <= 2 or labels is not y
     if name == "val_data" and recognised and every and not recognised.count(labels.to(y.device)):

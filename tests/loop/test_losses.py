@@ -172,6 +172,18 @@ def test_sequences_with_the_classes_on_axis_1():
     is_right(ClassesFirst(reader()), TensorDataset(TOKENS, TOKENS), loss, loss)
 
 
+def test_sequences_with_the_classes_last():
+    """Torch's loss would take the steps of time for the classes: refused, and the lines set it right."""
+    data, loss, mean = TensorDataset(TOKENS, TOKENS), nn.CrossEntropyLoss(ignore_index=0), partial(flat, ignore_index=0)
+    (program,) = lines_of(refused(reader(), data, "the classes, as axis 1", loss=loss))
+    expected, moved = by_hand(reader(), mean, TOKENS, TOKENS)
+    for accumulation in (1, 5):
+        model = reader()
+        config = Config(steps=1, accumulation=accumulation, **SGD)
+        assert run_lines(program, model, data, loss=loss, config=config)["loss"] == pytest.approx(expected, rel=1e-12)
+        torch.testing.assert_close(weights(model), moved, rtol=0, atol=1e-14)
+
+
 def test_a_short_last_batch_and_a_batch_without_a_target():
     """Batches of 5, 5 and 2, and of one: the record is the mean over all targets that count, weighted."""
     data, loss = TensorDataset(X, MASKED_LABELS), nn.CrossEntropyLoss(weight=CLASS_WEIGHTS)

@@ -27,16 +27,15 @@ MODULES = {  # what to pass in place of a function that returns a mean
 }
 
 
-def try_loss(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> bool:
+def try_loss(loss: Loss, is_pair: bool, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> bool:
     """Whether the loss of a batch is the sum of its parts' losses, and its count the sum of theirs.
 
-    outputs (B, ...), y (B, ...): of one or two examples; the outputs give no more than their shape and type. labels: all
-    targets that are known. what: the data, for the message.
+    is_pair: whether it returns a count, too. outputs (B, ...), y (B, ...): of one or two examples; the outputs give no more
+    than their shape and type. labels: all targets that are known. what: the data, for the message.
 
     Raises ValueError for a sum without a count that is not one over all targets, and for a mean, with the lines that say
     what to divide by.
     """
-    is_pair = isinstance(loss(outputs, y), tuple)
     y = y[[0, 0, -1, -1]]  # the first half is one example twice, the second the other
     outputs = _random_outputs(loss, outputs[[0, 0, -1, -1]], y)
     total, _ = _sum_and_count(loss, outputs, y, what)

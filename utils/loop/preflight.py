@@ -156,8 +156,9 @@ def check_own_loss(model: nn.Module, data: Dataset, loss: Loss, device: torch.de
     with eval_mode(model), own_random_streams(), torch.no_grad():
         with autocast(device, precision):
             outputs = model(x)
-            check_value(loss(outputs, y), "data")
-        try_loss(loss, outputs, y, _targets(data, y), "data")
+            value = loss(outputs, y)
+        check_value(value, "data")
+        try_loss(loss, isinstance(value, tuple), outputs, y, _targets(data, y), "data")
 
 
 def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> None:
@@ -318,7 +319,7 @@ def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Ten
     check_parameters(state, loss, check_value(value, what))
     if not recognised:
         with torch.autocast(state.device.type, enabled=False):  # rounding is not to hide a difference
-            state.additive &= try_loss(loss, outputs.detach(), y, labels, what)
+            state.additive &= try_loss(loss, isinstance(value, tuple), outputs.detach(), y, labels, what)
     elif recognised.class_axis is None and outputs.dim() != y.dim() and outputs.numel() == y.numel():
         raise ValueError(
             f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}): give both "
@@ -380,6 +381,13 @@ def leaves(total: Tensor) -> Iterator[Tensor]:
         nodes += [following for following, _ in node.next_functions]
 
 
+FLAT = """. Where they are the last:
+    from utils.loop.metrics import sum_and_count
+    def flat(outputs, targets):
+        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())
+    train(model, data, config=config, loss=flat)"""
+
+
 def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor, labels: Tensor, what: str) -> None:
     """Raises ValueError unless the targets of a cross-entropy are classes, along the axis of the outputs that it takes."""
     axis = recognised.class_axis
@@ -391,7 +399,10 @@ def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor,
         )
     if outputs.dim() != y.dim() + 1 or outputs.movedim(axis, -1).shape[:-1] != y.shape:
         place = "their last" if axis in (-1, outputs.dim() - 1) else f"axis {axis}"
-        raise ValueError(f"outputs must have one axis more than targets, the classes, as {place} ({what})")
+        classes_last = axis == 1 and outputs.shape[:-1] == y.shape
+        raise ValueError(
+            f"outputs must have one axis more than targets, the classes, as {place} ({what}){FLAT if classes_last else ''}"
+        )
     if loss is cross_entropy_sum and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
         raise ValueError(
             f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}). Say which, axis 1:\n"

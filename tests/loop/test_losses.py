@@ -79,12 +79,12 @@ def after(model: nn.Module, data: TensorDataset) -> tuple[torch.Tensor, torch.Te
         return model(x), y
 
 
-def refused(model, data, *words: str, loss, **options) -> str:
+def refused(model, data, *words: str, **options) -> str:
     """Refused before a step, naming these; the whole message."""
-    collate = options.pop("collate", None)
+    given = {name: options.pop(name) for name in ("loss", "collate") if name in options}
     before = weights(model)
     with pytest.raises(ValueError) as error:
-        train(model, data, None, Config(steps=1, **SGD | options), loss=loss, collate=collate)
+        train(model, data, None, Config(steps=1, **SGD | options), **given)
     assert all(word in str(error.value) for word in words), error.value
     assert torch.equal(weights(model), before)
     return str(error.value)
@@ -572,7 +572,7 @@ SQUARE = TensorDataset(SERIES, torch.randint(5, (N, 5), generator=torch.Generato
 def test_as_many_classes_as_steps_of_time():
     """(B, 5, 5): either axis may be that of the classes, and the sizes do not say which."""
     x, y = SQUARE.tensors
-    message = refused(convolution(), SQUARE, "the classes may be axis 1", loss=cross_entropy_sum)
+    message = refused(convolution(), SQUARE, "the classes may be axis 1")
     first, last = lines_of(message)
     along_1, along_last = F.cross_entropy(convolution()(x), y), F.cross_entropy(convolution()(x).movedim(-1, 1), y)
     assert run_lines(first, convolution(), SQUARE)["loss"] == pytest.approx(along_1.item(), rel=1e-12)
@@ -583,7 +583,7 @@ def test_as_many_classes_as_steps_of_time():
 def test_the_accuracy_is_along_the_axis_of_the_loss():
     x, y = (part.to(DEVICE) for part in SQUARE.tensors)
     outputs = convolution().to(DEVICE)(x)
-    for loss, axis in [(nn.CrossEntropyLoss(), 1), (partial(cross_entropy_sum, class_axis=-1), -1)]:
+    for loss, axis in [(nn.CrossEntropyLoss(), 1), (cross_entropy_sum, -1)]:
         scores = evaluate(convolution(), SQUARE, loss=loss)
         assert scores.accuracy == outputs.argmax(axis).eq(y).double().mean().item() and scores.targets == y.numel()
 

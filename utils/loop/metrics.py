@@ -21,16 +21,18 @@ Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor | int]]
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
-def cross_entropy_sum(logits: Tensor, targets: Tensor, class_axis: int = -1) -> Tensor:
+def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy in nats, summed over all targets but those equal to IGNORE.
 
-    logits (..., K) and targets (...) of int64; with class_axis=1 logits (N, K, ...). A sum, not a mean: the caller divides
-    once, by the total count.
+    logits (..., K) and targets (...) of int64. A sum, not a mean: the caller divides once, by the total count.
     """
-    logits = logits.movedim(class_axis, -1)
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORE, reduction="sum"
     )
+
+
+# What `train` minimises if it is given no loss. Nobody has said then that the classes are last.
+UNSAID_LOSS = partial(cross_entropy_sum)
 
 
 def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -93,10 +95,8 @@ class KnownLoss:
 
 def known(loss: Loss) -> KnownLoss | None:
     """What this loss is, if it is one of this module or of torch.nn; None for a caller's own."""
-    if loss is cross_entropy_sum:
+    if loss is cross_entropy_sum or loss is UNSAID_LOSS:
         return KnownLoss(loss, count_targets, class_axis=-1)
-    if isinstance(loss, partial) and loss.func is cross_entropy_sum:
-        return KnownLoss(loss, count_targets, class_axis=loss.keywords.get("class_axis", -1))
     if loss is squared_error_sum:
         return KnownLoss(loss, count_entries)
     kind = type(loss)

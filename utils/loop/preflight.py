@@ -19,7 +19,7 @@ from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
 from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
 from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
-from utils.loop.metrics import KnownLoss, Loss, cross_entropy_sum, known
+from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -403,14 +403,13 @@ def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor,
         raise ValueError(
             f"outputs must have one axis more than targets, the classes, as {place} ({what}){FLAT if classes_last else ''}"
         )
-    if loss is cross_entropy_sum and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
+    if loss is UNSAID_LOSS and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
         raise ValueError(
             f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}). Say which, axis 1:\n"
             "    train(model, data, config=config, loss=torch.nn.CrossEntropyLoss())\n"
             "or the last:\n"
-            "    from functools import partial\n"
             "    from utils.loop.metrics import cross_entropy_sum\n"
-            "    train(model, data, config=config, loss=partial(cross_entropy_sum, class_axis=-1))"
+            "    train(model, data, config=config, loss=cross_entropy_sum)"
         )
     if not labels.numel():
         raise ValueError(f"there is not one target ({what})")

@@ -40,12 +40,12 @@ from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
+    UNSAID_LOSS,
     Loss,
     Mean,
     Scores,
     count_beforehand,
     count_correct,
-    cross_entropy_sum,
     known,
     nonzero,
     sum_and_count,
@@ -205,7 +205,7 @@ def train(
     *,
     run: str | Path | None = None,
     labels: dict[str, str | float] | None = None,
-    loss: Loss = cross_entropy_sum,
+    loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     on_log: Callable[[dict, nn.Module], None] | None = None,
@@ -221,9 +221,9 @@ def train(
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: a loss module of torch, whose mean over the whole batch is trained and reported; or (outputs, targets) → (the loss
-    summed over the targets, what to divide it by); or → the sum alone, if that is over all targets. Where the loss of a
-    batch is not the sum of its parts' (a contrastive one), accumulation, several ranks and halving are refused, and
-    validation takes val_batch_size examples at a time.
+    summed over the targets, what to divide it by); or → the sum alone, if that is over all targets. None given:
+    cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
+    accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
@@ -406,7 +406,7 @@ def evaluate(
     precision: str = "fp32",
     workers: int = 0,
     worker_timeout: float = 0,
-    loss: Loss = cross_entropy_sum,
+    loss: Loss = UNSAID_LOSS,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:

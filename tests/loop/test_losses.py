@@ -454,41 +454,46 @@ def test_a_contrastive_loss_is_not_computed_in_parts():
         train(Towers(room=4), VIEWS, None, Config(steps=1, **SGD), loss=contrast_and_count)
 
 
-def trained_on_a_rank(additive: bool) -> str:
-    """What a rank says to a contrastive pair, or the loss that it logs for one that adds up."""
+def trained_on_a_rank(kind: str) -> str:
+    """What a rank says to a contrastive pair, or what it logs for a loss that adds up: a pair, or a module of torch."""
     import torch
     import torch.nn.functional as F
 
     from utils.loop import Config, train
 
-    def pair(outputs, targets):
+    def contrastive(outputs, targets):
         scores = outputs @ outputs.detach().T
-        compared = F.cross_entropy(scores, torch.arange(len(scores)), reduction="sum")
+        return F.cross_entropy(scores, torch.arange(len(scores)), reduction="sum"), len(targets)
+
+    def masked(outputs, targets):
         kept = targets.ne(0)
-        return (compared, len(targets)) if not additive else ((outputs - 1).square()[kept].sum(), 3 * kept.sum())
+        return (outputs - 1).square()[kept].sum(), 3 * kept.sum()
+
+    weighted = torch.nn.CrossEntropyLoss(torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64), ignore_index=0)
+    loss = {"contrastive": contrastive, "masked": masked, "weighted": weighted}[kind]
 
     torch.manual_seed(0)
     x = torch.randn(10, 4, dtype=torch.float64)
-    data = torch.utils.data.TensorDataset(x, torch.arange(10) % 5)
+    data = torch.utils.data.TensorDataset(x, torch.arange(10) % 3)
     model = torch.nn.Linear(4, 3).double()
     config = Config(
         steps=6, batch_size=3, optimizer="sgd", lr=0.1, log_every=1, device="cpu"
     )  # the last batch is of one
     try:
-        history = train(model, data, data, config, loss=pair).history
+        history = train(model, data, data, config, loss=loss).history
     except ValueError as error:
         return str(error)
-    return repr([[round(record.get(name, 0), 12) for record in history] for name in ("loss", "grad_norm", "val_loss")])
+    return repr([[round(record.get(name) or 0, 12) for record in history] for name in ("loss", "grad_norm", "val_loss")])
 
 
 def test_two_ranks():
-    for ended in on_ranks(2, trained_on_a_rank, False, group=False):
+    """The contrastive loss is refused; the others log the numbers of one process, also where a rank has no example."""
+    for ended in on_ranks(2, trained_on_a_rank, "contrastive", group=False):
         assert "there are 2 ranks, but the loss of a batch is not the sum" in ended.result
-    alone = trained_on_a_rank(True)
-    assert alone.startswith("[[") and [end.result for end in on_ranks(2, trained_on_a_rank, True, group=False)] == [
-        alone,
-        alone,
-    ]
+    for kind in ("masked", "weighted"):
+        alone = trained_on_a_rank(kind)
+        assert alone.startswith("[[")
+        assert [ended.result for ended in on_ranks(2, trained_on_a_rank, kind, group=False)] == [alone, alone]
 
 
 class Routed(nn.Module):

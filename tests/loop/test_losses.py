@@ -483,7 +483,9 @@ def trained_on_a_rank(kind: str) -> str:
         history = train(model, data, data, config, loss=loss).history
     except ValueError as error:
         return str(error)
-    return repr([[round(record.get(name) or 0, 12) for record in history] for name in ("loss", "grad_norm", "val_loss")])
+    return repr(
+        [[round(record.get(name) or 0, 12) for record in history] for name in ("loss", "grad_norm", "val_loss")]
+    )
 
 
 def test_two_ranks():

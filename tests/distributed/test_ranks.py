@@ -188,7 +188,7 @@ def moved(tmp_path_factory, forked_python):
 @pytest.mark.slow
 def test_a_run_goes_on_on_another_number_of_ranks(alone, moved):
     (outcome,) = results(moved, "resumed")
-    assert furthest(outcome["history"], alone["ten"]["history"]) < 1e-12
+    assert furthest(without_accuracy(outcome["history"]), without_accuracy(alone["ten"]["history"])) < 1e-12
     sessions = json.loads((moved / "run" / "run.json").read_text())["sessions"]
     assert [session["fingerprint"]["ranks"] for session in sessions] == [1, 2, 4, 2, 1]
     assert {path.suffix for path in (moved / "run" / "checkpoints").iterdir()} == {".pt", ".shards"}
@@ -254,7 +254,17 @@ def test_a_checkpoint_in_parts_runs_no_code(in_parts, tmp_path, name):
 def require_same_bits(outcomes: list[dict], references: list[dict]) -> None:
     """But for the examples seen: some of them twice."""
     for ours, theirs in zip(outcomes, references, strict=True):
-        assert {k: v for k, v in ours.items() if k != "seen"} == {k: v for k, v in theirs.items() if k != "seen"}
+        one, other = (
+            {key: value for key, value in outcome.items() if key != "seen"}
+            | {"history": without_accuracy(outcome["history"])}
+            for outcome in (ours, theirs)
+        )
+        assert one == other
+
+
+def without_accuracy(history: list[dict]) -> list[dict]:
+    """A run has none before it is stopped: what stops it is a loss of its own."""
+    return [{key: value for key, value in record.items() if key != "val_accuracy"} for record in history]
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from torch.utils.data import Dataset
 
 from utils.loop import Config, train
 from utils.loop.log import MEASURED
-from utils.loop.metrics import cross_entropy_sum
 
 EXAMPLES, BATCH, STEPS = 96, 16, 20  # six steps an epoch
 STOPS = {"first step": 1, "mid-epoch": 9, "end of epoch": 12}
@@ -43,17 +42,16 @@ class Stop(Exception):
     """What stops a run, in the middle of a step."""
 
 
-def stopping_loss(calls: int):
-    """Cross-entropy that raises Stop at its call number `calls`."""
+def stop_training_after(model: nn.Module, calls: int) -> None:
+    """Raise Stop in the model's next forward pass of training after so many."""
     left = [calls]
 
-    def loss(outputs, targets):
-        left[0] -= 1
+    def count(model, inputs, outputs):
+        left[0] -= outputs.requires_grad
         if left[0] < 0:
             raise Stop
-        return cross_entropy_sum(outputs, targets)
 
-    return loss
+    model.register_forward_hook(count)
 
 
 def run(folder: Path | None, precision: str, accumulation: int, workers: str = "none", stop_after: int | None = None):
@@ -65,10 +63,9 @@ def run(folder: Path | None, precision: str, accumulation: int, workers: str = "
         lr=3e-2, warmup=5, schedule="cosine", clip=0.5, ema=0.9, precision=precision,
         workers=processes, persistent_workers=persistent, log_every=2, val_every=5, save_every=1,
     )  # fmt: skip
-    # two calls of the loss check the fit of each data set beforehand, each step makes `accumulation`, each validation one
-    calls = None if stop_after is None else 4 + stop_after * accumulation + stop_after // 5
-    loss = cross_entropy_sum if calls is None else stopping_loss(calls)
-    return train(model, Noisy(), Noisy(), config, run=folder, loss=loss)
+    if stop_after is not None:
+        stop_training_after(model, stop_after * accumulation)
+    return train(model, Noisy(), Noisy(), config, run=folder)
 
 
 def outcome(result) -> dict:

@@ -4,6 +4,7 @@ import re
 import textwrap
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -253,8 +254,8 @@ def tokens_by_mean(outputs, targets):
 @pytest.mark.parametrize(
     ("loss", "data", "collate"),
     [
-        (nn.CrossEntropyLoss(), TensorDataset(X, Y), None),
-        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 25.0])), TensorDataset(X, torch.arange(60) % 2), None),
+        (F.cross_entropy, TensorDataset(X, Y), None),
+        (partial(F.cross_entropy, weight=torch.tensor([1.0, 25.0])), TensorDataset(X, torch.arange(60) % 2), None),
         (tokens_by_mean, Texts(), padded),
     ],
     ids=["plain", "weighted", "of tokens"],
@@ -286,7 +287,11 @@ def test_a_loss_with_parameters_of_its_own():
     closure = lambda o, t: F.cross_entropy(o / outside.exp(), t, reduction="sum")  # noqa: E731
     refused(net(), TensorDataset(X, Y), "a parameter of its own (of shape ())", loss=closure)
     penalised = net()
-    penalty = lambda o, t: F.cross_entropy(o, t, reduction="sum") + penalised[0].weight.square().sum()  # noqa: E731
+
+    def penalty(outputs, targets):
+        total = F.cross_entropy(outputs, targets, reduction="sum")
+        return total + len(targets) * penalised[0].weight.square().sum(), len(targets)
+
     train(penalised, TensorDataset(X, Y), None, CONFIG, loss=penalty)  # the model's own
 
 

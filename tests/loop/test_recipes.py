@@ -86,8 +86,8 @@ CHECKS = {
 }
 
 
-def test_there_are_ten():
-    assert len(PIECES) == RECIPES.count("```python") - 1 == 10 and PIECES.keys() >= CHECKS.keys()
+def test_each_recipe_is_run():
+    assert len(PIECES) == RECIPES.count("```python") - 1 and PIECES.keys() >= CHECKS.keys()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from utils.checks import toy_problem
 from utils.checks.toy_problem import NotJudged, Train, needs, plain_config
 from utils.device import own_random_streams
 from utils.loop.config import Config
-from utils.loop.metrics import count_targets, cross_entropy_sum
+from utils.loop.metrics import cross_entropy_sum, nonzero, sum_and_count
 
 OBJECTS = ("model", "data", "val", "run", "loss", "peak_flops")
 UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
@@ -58,7 +58,11 @@ def adapt(loop: Callable) -> Train:
 
 
 def _mean(loss: Callable) -> Callable:
-    return lambda outputs, targets: loss(outputs, targets) / count_targets(targets).clamp(min=1)
+    def mean(outputs, targets):
+        total, count = sum_and_count(loss, outputs, targets)
+        return total / nonzero(count)
+
+    return mean
 
 
 def examine(train: Train) -> dict[str, str]:

@@ -111,7 +111,9 @@ def in_order(*verbs: str) -> Callable:
                 state.ema.update(state.parameters, unless=state.guard.bad)
 
         meaning = {
-            "backward": lambda: losses.extend(forward_backward(state, x, y, targets.clamp(min=1), loss)),
+            "backward": lambda: losses.extend(
+                total for total, _ in forward_backward(state, x, y, targets.clamp(min=1), loss)
+            ),
             "unscale": lambda: state.scaler.unscale_(state.optimizer),
             "clip": clip,
             "block": lambda: state.guard.block_unless_finite(state.norm),
@@ -189,7 +191,7 @@ def _(right, state, x, y, targets, loss):
     (total / targets).backward(retain_graph=True)
     state.optimizer.step()  # the weights of the graph are others now, and no error says so
     (total / targets).backward()
-    return [total.detach()]
+    return [(total.detach(), targets)]
 
 
 @planted(41, "a frozen weight moves", check.frozen_weights_stay, "loop.training.zero_grad")
@@ -236,7 +238,7 @@ def _(right, state, x, y):
     "loop.training.forward_backward",
 )
 def _(right, state, x, y, targets, loss):
-    return right(state, x, y, targets, loss) if count_targets(y) else [torch.zeros(())]
+    return right(state, x, y, targets, loss) if count_targets(y) else [(torch.zeros(()), targets)]
 
 
 @planted(None, "accumulation never begins", check.accumulation_equals_big_batch, "loop.training.forward_backward")
@@ -486,9 +488,7 @@ in_source(
 )
 
 
-@planted(
-    None, "padding counts in the reported loss", check.reported_losses_count_targets, "loop.training.count_targets"
-)
+@planted(None, "padding counts in the reported loss", check.reported_losses_count_targets, "loop.metrics.count_targets")
 def _(right, targets):
     return torch.tensor(targets.numel())
 
@@ -793,7 +793,7 @@ def _(right, loader, *args, **options):
     right(loader, *args, **options | {"generator": None})
 
 
-@planted(None, "validation seeds the model's streams", check.watching_changes_nothing, "loop.training.evaluate")
+@planted(None, "validation seeds the model's streams", check.watching_changes_nothing, "loop.training.score")
 def _(right, *args, **options):
     torch.manual_seed(0)
     return right(*args, **options)

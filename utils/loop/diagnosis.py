@@ -14,7 +14,7 @@ from utils.data.order import Order, batches
 from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
-from utils.loop.metrics import Loss
+from utils.loop.metrics import Loss, sum_and_count
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
@@ -199,7 +199,7 @@ def first_not_finite(
             inspect("the input", x)
             inspect("the target", y)
             with autocast:
-                total = loss(model(x), y)
+                total, _ = sum_and_count(loss, model(x), y)
             inspect("the loss", total)
             total.backward()
         norm = full_tensor(get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))

@@ -1,16 +1,24 @@
-"""Reported numbers: summed losses, counts of targets, and means that are divided once."""
+"""Reported numbers: summed losses, what they are divided by, and means that are divided once."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from utils.data.datasets import IGNORE
 from utils.distributed.ranks import Ranks
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) → the loss summed over the targets, 0-dim
+# (outputs, targets) → the loss summed over the targets, and what to divide it by: 0-dim, the count may be an int. The sum
+# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction.
+Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor | int]]
+
+
+# ---- losses ----------------------------------------------------------------------------------------------------------
 
 
 def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
@@ -21,6 +29,10 @@ def cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORE, reduction="sum"
     )
+
+
+# What `train` minimises if it is given no loss. Nobody has said then that the classes are last.
+UNSAID_LOSS = partial(cross_entropy_sum)
 
 
 def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -35,29 +47,125 @@ def squared_error_sum(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.mse_loss(outputs, targets, reduction="sum")
 
 
-def no_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of padding, which has no targets: 0, with gradients of 0 for all that the model has."""
-    return 0 * outputs.sum()
-
-
 def count_targets(targets: Tensor) -> Tensor:
-    """The number of entries of `targets` that count: all but IGNORE for classes, all for real numbers and bytes. 0-dim."""
-    if targets.is_floating_point() or not targets.dtype.is_signed:  # in uint8, IGNORE would be 156
-        return torch.full((), targets.numel(), device=targets.device)  # torch.tensor would wait for a GPU
+    """The number of class indices that count: all but IGNORE. 0-dim."""
+    if not targets.dtype.is_signed:  # in uint8, IGNORE would be 156
+        return count_entries(targets)
     return targets.ne(IGNORE).count_nonzero()
 
 
-def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
-    """The number of targets (...) whose logit is the largest of (..., K). 0-dim."""
-    return logits.argmax(-1).eq(targets).sum()
+def count_entries(targets: Tensor) -> Tensor:
+    return torch.full((), targets.numel(), device=targets.device)  # torch.tensor would wait for a GPU
+
+
+def count_examples(targets: Tensor) -> Tensor:
+    return torch.full((), len(targets), device=targets.device)
+
+
+def weigh_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Tensor:
+    """What torch's mean divides by: the number of labels, or the sum of their classes' weights; of soft targets (N, K, …)
+    the number of rows. 0-dim."""
+    if targets.is_floating_point():
+        return torch.full((), targets.numel() // max(1, targets.shape[1]), device=targets.device)
+    counted = targets.ne(loss.ignore_index)
+    if loss.weight is None:
+        return counted.count_nonzero()
+    weights = loss.weight.double()[targets.where(counted, 0)]
+    return weights.where(counted, 0).sum()
+
+
+# What the mean of torch's loss modules divides by. (Of KLDivLoss(reduction="batchmean") it is the examples.)
+LABELS = (nn.CrossEntropyLoss, nn.NLLLoss)
+ENTRIES = (
+    *(nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.KLDivLoss),
+    *(nn.PoissonNLLLoss, nn.SoftMarginLoss, nn.HingeEmbeddingLoss),
+)
+EXAMPLES = (nn.MultiMarginLoss, nn.MultiLabelMarginLoss, nn.MultiLabelSoftMarginLoss)
+
+
+@dataclass(frozen=True)
+class KnownLoss:
+    """A loss whose sum and count are known from what it is."""
+
+    sum: Callable[[Tensor, Tensor], Tensor]
+    count: Callable[[Tensor], Tensor]  # targets → what the mean divides by, 0-dim
+    class_axis: int | None = None  # of the outputs, if it is a cross-entropy
+    ignored: int = IGNORE  # the label that counts nowhere
+
+
+def known(loss: Loss) -> KnownLoss | None:
+    """What this loss is, if it is one of this module or of torch.nn; None for a caller's own."""
+    if loss is cross_entropy_sum or loss is UNSAID_LOSS:
+        return KnownLoss(loss, count_targets, class_axis=-1)
+    if loss is squared_error_sum:
+        return KnownLoss(loss, count_entries)
+    kind = type(loss)
+    if kind not in (*LABELS, *ENTRIES, *EXAMPLES) or loss.reduction == "none":
+        return None
+    total = copy.copy(loss)
+    total.reduction = "sum"
+    if kind in LABELS:
+        return KnownLoss(total, partial(weigh_labels, loss), class_axis=1, ignored=loss.ignore_index)
+    by_example = kind in EXAMPLES or loss.reduction == "batchmean"
+    return KnownLoss(total, count_examples if by_example else count_entries)
+
+
+def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss summed over the targets, and what to divide it by, both 0-dim, for any `loss` that `train` takes.
+
+    A sum without a count is divided by the number of targets: of class indices, if the outputs have an axis more, all but
+    IGNORE; else of entries. Whether that is right is tried before the first step (preflight.py). Padding (no targets) has
+    a loss of 0, with gradients of 0 for all that the model has.
+    """
+    if not len(targets):
+        return 0 * outputs.sum(), torch.zeros((), dtype=torch.int64, device=targets.device)
+    if what := known(loss):
+        return what.sum(outputs, targets), what.count(targets)
+    value = loss(outputs, targets)
+    if not isinstance(value, tuple):
+        return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
+    total, count = value
+    if isinstance(count, Tensor):
+        return total, count.to(targets.device, non_blocking=True)
+    return total, torch.full((), count, dtype=torch.float64, device=targets.device)
+
+
+def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:
+    """What sum_and_count will count, 0-dim, and whether that is certain: a loss of the caller's own says it when called."""
+    if what := known(loss):
+        return what.count(targets), True
+    return count_entries(targets) if targets.is_floating_point() else count_targets(targets), False
+
+
+def nonzero(count: Tensor) -> Tensor:
+    """`count` as a divisor: 1 where nothing was counted."""
+    return count + (count == 0)
+
+
+def count_correct(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+    """How many labels have the largest output of their row, and how many labels there are; both 0-dim.
+
+    None unless `loss` is a cross-entropy of class indices: of others the largest output is no answer.
+    """
+    what = known(loss)
+    if not what or what.class_axis is None or targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
+        return None
+    rows = outputs.movedim(what.class_axis, -1)
+    if rows.shape[:-1] != targets.shape or rows.shape[-1] == 1:  # of one output the largest is always the first
+        return None
+    counted = targets.ne(what.ignored)
+    return (rows.argmax(-1).eq(targets) & counted).sum(), counted.sum()
+
+
+# ---- means -----------------------------------------------------------------------------------------------------------
 
 
 class Scores(NamedTuple):
     """What `evaluate` returns: mean loss per target, share of targets predicted correctly, number of targets."""
 
     loss: float
-    accuracy: float | None  # None unless each target is a class with a row of outputs
-    targets: int
+    accuracy: float | None  # None unless the loss is a cross-entropy of class indices
+    targets: int  # labels, or else what the loss was divided by
 
 
 class Mean:
@@ -66,9 +174,8 @@ class Mean:
     Batches of any size may be added; each weighs as much as its number of items.
     """
 
-    def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, int] = (0.0, 0)):
-        self.total = torch.tensor(sums[0], dtype=torch.float64, device=device)
-        self.count = torch.tensor(sums[1], dtype=torch.int64, device=device)
+    def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0)):
+        self.total, self.count = (torch.tensor(part, dtype=torch.float64, device=device) for part in sums)
 
     def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
         """Add sums over `count` items in all, except if `unless` (bool) is true; all are 0-dim tensors on this device."""
@@ -89,9 +196,10 @@ class Mean:
         return mean
 
     @property
-    def sums(self) -> tuple[float, int]:
-        """(sum, count) as exact numbers; waits for the device."""
-        return self.total.item(), self.count.item()
+    def sums(self) -> tuple[float, float]:
+        """(sum, count) as exact numbers, a whole count as an int; waits for the device."""
+        count = self.count.item()
+        return self.total.item(), int(count) if count.is_integer() else count
 
     def value(self) -> float:
         """Sum over count. Raises ValueError if nothing was counted."""

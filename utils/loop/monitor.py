@@ -20,7 +20,7 @@ from utils.device import ask_device, is_accelerator, own_random_streams
 from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import eval_mode, without_a_trace
 from utils.loop.log import MEASURED, Log
-from utils.loop.metrics import Loss
+from utils.loop.metrics import Loss, sum_and_count
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
@@ -165,7 +165,7 @@ def flops_of_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor)
     """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
     gradients behind. Fused attention counts as torch has it: 0 on a CPU, on CUDA also what its backward computes again."""
     with FlopCounterMode(display=False) as counter:
-        loss(model(inputs), targets).backward()
+        sum_and_count(loss, model(inputs), targets)[0].backward()
     return counter.get_total_flops()
 
 

@@ -9,16 +9,18 @@ from traceback import extract_tb
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
-from utils.data.datasets import IGNORE, TensorData
+from utils.data.datasets import TensorData
 from utils.data.order import Order, first_examples
+from utils.device import autocast, own_random_streams
 from utils.distributed.parallel import warm_up_buckets
 from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
 from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
-from utils.loop.metrics import Loss, count_targets, cross_entropy_sum
+from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
+from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -101,6 +103,7 @@ def check_values(model: nn.Module) -> None:
 def check_data(state: State, order: Order, train_data: Dataset, val_data: Dataset | None, loss: Loss) -> None:
     """Raises ValueError unless the model, the data and the loss fit together."""
     check_fit(state, train_data, loss, "train_data")
+    check_parts(state)
     check_smallest_micro_batch(state, train_data, order)
     if val_data is not None:
         check_fit(state, val_data, loss, "val_data")
@@ -125,6 +128,9 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
     if len(data) == 0:
         raise ValueError(f"{name}: the dataset is empty")
     x, y = _pair(attempt(lambda: first_examples(data, 2), f"{name} cannot be read"), name)
+    if hasattr(data, "collate"):
+        check_lengths(x, y, min(2, len(data)), name)
+        check_lengths(*first_examples(data, 1), 1, name)  # two steps of a sequence may pass for two examples
     what = f"{name}: x {tuple(x.shape)} {x.dtype}, y {tuple(y.shape)} {y.dtype}"
     x, y = x.to(state.device), y.to(state.device)
     with without_a_trace(state.model), eval_mode(state.model), torch.no_grad(), state.autocast:
@@ -133,9 +139,27 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
             raise ValueError(
                 f"the model returns a {type(outputs).__name__} ({what}): it must return one tensor{_wrapper_advice(outputs)}"
             )
-        check_loss(state, loss, outputs, y, _targets(data, y), what)
-    if name == "val_data" and count_targets(_targets(data, y)) == 0 and (len(data) <= 2 or _targets(data, y) is not y):
-        raise ValueError(f"val_data: all targets are {IGNORE}, which count nowhere: there is nothing to validate on")
+        labels = _targets(data, y)
+        check_loss(state, loss, outputs, y, labels, what)
+        state.additive = not state.ranks.any(not state.additive)  # all ranks call the model as often
+        if not known(loss) and state.additive and state.ranks.any(reads_the_model(loss, state.model, x, y)):
+            state.additive = adds_up_through_the_model(loss, state.model, x, y)
+    recognised, every = known(loss), len(data) <= 2 or labels is not y
+    if name == "val_data" and recognised and every and not recognised.count(labels.to(y.device)):
+        raise ValueError(
+            f"val_data: all targets are {recognised.ignored}, which count nowhere: there is nothing to validate on"
+        )
+
+
+def check_own_loss(model: nn.Module, data: Dataset, loss: Loss, device: torch.device, precision: str) -> None:
+    """What check_fit asks of a loss of the caller's own, for `evaluate`. Raises ValueError, as it does."""
+    x, y = (part.to(device) for part in _pair(first_examples(data, 2), "data"))
+    with eval_mode(model), own_random_streams(), torch.no_grad():
+        with autocast(device, precision):
+            outputs = model(x)
+            value = loss(outputs, y)
+        check_value(value, "data")
+        try_loss(loss, isinstance(value, tuple), outputs, y, _targets(data, y), "data")
 
 
 def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> None:
@@ -157,7 +181,9 @@ def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> Non
 
 
 def _targets(data: Dataset, first: Tensor) -> Tensor:
-    """All targets of a TensorData; the first of any other dataset."""
+    """All targets of a dataset of two tensors; the first of any other."""
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        return data.tensors[1]
     return data.y if isinstance(data, TensorData) else first
 
 
@@ -179,6 +205,41 @@ def check_ranks(
         "peak_flops": peak_flops,
     }
     ranks.require_same("the run", asdict(config) | asked)
+
+
+def check_lengths(x: Tensor, y: Tensor, examples: int, name: str = "the data") -> None:
+    """Raises ValueError unless the first axis of x and of y counts the examples of this batch."""
+    if x.dim() and y.dim() and len(x) == len(y) == examples:
+        return
+    raise ValueError(
+        f"{name}: {examples} example{'s' * (examples != 1)} came as x {tuple(x.shape)} and y {tuple(y.shape)}: the first "
+        f"axis of both must count the examples, since batches are cut along it{BATCH_FIRST}"
+    )
+
+
+BATCH_FIRST = """. Where time comes first:
+    def batch_first(examples):
+        x, y = collate(examples)
+        return x.transpose(0, 1), y.transpose(0, 1)
+    class BatchFirst(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+        def forward(self, x):
+            return self.model(x.transpose(0, 1)).transpose(0, 1)
+    train(BatchFirst(model), data, config=config, collate=batch_first)"""
+
+
+def check_parts(state: State) -> None:
+    """Raises ValueError if a batch is to be computed in parts whose losses do not add up to its loss."""
+    config, world = state.config, state.ranks.world
+    if state.additive or (config.accumulation == 1 and world == 1):
+        return
+    asked = f"accumulation is {config.accumulation}" if config.accumulation > 1 else f"there are {world} ranks"
+    raise ValueError(
+        f"{asked}, but {NOT_ADDITIVE}. Train it with accumulation=1 in one process, on batches that fit into memory. A "
+        "penalty that is added once for a batch can be made to add up: times the number of targets"
+    )
 
 
 def _pair(batch: object, name: str) -> tuple[Tensor, Tensor]:
@@ -231,21 +292,49 @@ def _wrapper_advice(outputs: object) -> str:
 # ---- the loss --------------------------------------------------------------------------------------------------------
 
 
+NOT_ADDITIVE = (
+    "the loss of a batch is not the sum of its parts' losses (it compares examples, or adds a term once for a batch), so "
+    "that in parts it would be another one"
+)
+
+
 def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> None:
-    """Raises ValueError unless `loss` is a sum over the targets, of outputs and targets of shapes that fit.
+    """Raises ValueError unless `loss` says what to divide by, for outputs and targets of shapes that fit.
 
     outputs (B, ...), y (B, ...): of a few examples. labels: all targets, or again y. what: the data, for the message.
+    Notes in `state` whether the loss of a batch is the sum of its parts'.
     """
     what += f", outputs {tuple(outputs.shape)} {outputs.dtype}"
-    if loss is cross_entropy_sum:
-        check_classes(y, outputs, labels, what)
+    recognised = known(loss)
+    if recognised and recognised.class_axis is not None:
+        check_classes(loss, recognised, y, outputs, labels, what)
     with torch.enable_grad():  # so that parameters of its own show
-        total = attempt(
-            lambda: loss(outputs.detach(), y), f"the loss does not take the model's outputs and the targets ({what})"
+        value = attempt(
+            lambda: (recognised.sum if recognised else loss)(outputs.detach(), y),
+            f"the loss does not take the model's outputs and the targets ({what})",
         )
+    check_parameters(state, loss, check_value(value, what))
+    if not recognised:
+        with torch.autocast(state.device.type, enabled=False):  # rounding is not to hide a difference
+            state.additive &= try_loss(loss, isinstance(value, tuple), outputs.detach(), y, labels, what)
+    elif recognised.class_axis is None and outputs.dim() != y.dim() and outputs.numel() == y.numel():
+        raise ValueError(
+            f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}): give both "
+            "one shape, outputs.squeeze(-1) say"
+        )
+
+
+def check_value(value: object, what: str) -> Tensor:
+    """The sum in what a loss has returned. Raises ValueError unless it is one number, alone or with a count."""
+    total, count = value if isinstance(value, tuple) and len(value) == 2 else (value, 1)
     check_number(total, what)
-    check_parameters(state, loss, total)
-    check_sum(loss, outputs, y, total.detach(), what)
+    whole = isinstance(count, Tensor) and count.dim() == 0 and not count.is_complex()
+    if not (whole or type(count) in (int, float)) or not 0 <= count < math.inf:
+        raise ValueError(
+            f"the loss is a tuple whose second is {count!r} ({what}): it must be the number that the sum is divided by, at "
+            "least 0: (total, len(targets)) say"
+        )
+    return total
 
 
 def check_number(total: object, what: str) -> None:
@@ -254,7 +343,8 @@ def check_number(total: object, what: str) -> None:
     )
     if not isinstance(total, Tensor) or total.dim() != 0 or not total.is_floating_point():
         raise ValueError(
-            f"the loss is {shown} ({what}): it must be one real number, a 0-dim tensor summed over the targets"
+            f"the loss is {shown} ({what}): it must be one real number, a 0-dim tensor summed over the targets, "
+            "or a tuple of that and of the number to divide it by"
         )
 
 
@@ -288,44 +378,39 @@ def leaves(total: Tensor) -> Iterator[Tensor]:
         nodes += [following for following, _ in node.next_functions]
 
 
-def check_sum(loss: Loss, outputs: Tensor, y: Tensor, total: Tensor, what: str) -> None:
-    """A batch twice over costs twice as much as once. A mean, of whatever weights, costs the same.
-
-    Where outputs and targets differ in shape, (B, 1) and (B,), also example by example: if they are broadcast, the loss
-    compares every output with every target.
-    """
-    if not math.isfinite(total) or math.isclose(total, 0, abs_tol=1e-6):
-        return
-    doubled = torch.cat([outputs, outputs]), torch.cat([y, y])
-    twice = attempt(
-        lambda: loss(*doubled).item(), f"the loss does not take {2 * len(y)} examples, only {len(y)} ({what})"
-    )
-    if math.isclose(twice, total, rel_tol=1e-3):
-        raise ValueError(
-            f"the loss is a mean ({total:.4g} for {len(y)} examples, {twice:.4g} for the same twice over): return the sum "
-            'over the targets, reduction="sum"; train divides by how many there are'
-        )
-    if outputs.shape == y.shape or outputs.numel() != y.numel() or len(y) < 2:
-        return
-    ones = [(outputs[i : i + 1], y[i : i + 1]) for i in range(len(y))]
-    apart = attempt(lambda: sum(loss(*one).item() for one in ones), f"the loss does not take a batch of one ({what})")
-    if not math.isclose(apart, total, rel_tol=1e-3):
-        raise ValueError(
-            f"outputs and targets differ in shape, and the loss pairs every output with every target ({total:.4g} for "
-            f"{len(y)} examples that cost {apart:.4g} one by one; {what}): give both one shape, outputs.squeeze(-1) say"
-        )
+FLAT = """. Where they are the last:
+    from utils.loop.metrics import sum_and_count
+    def flat(outputs, targets):
+        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())
+    train(model, data, config=config, loss=flat)"""
 
 
-def check_classes(y: Tensor, outputs: Tensor, labels: Tensor, what: str) -> None:
+def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor, labels: Tensor, what: str) -> None:
+    """Raises ValueError unless the targets of a cross-entropy are classes, along the axis of the outputs that it takes."""
+    axis = recognised.class_axis
     if y.dtype != torch.int64:
+        if isinstance(loss, nn.CrossEntropyLoss) and y.is_floating_point():
+            return  # soft targets
         raise ValueError(
             f"cross-entropy needs class indices of dtype int64 ({what}): call .long(), or pass another loss"
         )
-    if outputs.shape[:-1] != y.shape:
-        raise ValueError(f"outputs must have one axis more than targets, the classes, as their last ({what})")
-    classes, largest = outputs.shape[-1], int(labels.max()) if labels.numel() else -1
+    if outputs.dim() != y.dim() + 1 or outputs.movedim(axis, -1).shape[:-1] != y.shape:
+        place = "their last" if axis in (-1, outputs.dim() - 1) else f"axis {axis}"
+        classes_last = axis == 1 and outputs.shape[:-1] == y.shape
+        raise ValueError(
+            f"outputs must have one axis more than targets, the classes, as {place} ({what}){FLAT if classes_last else ''}"
+        )
+    if loss is UNSAID_LOSS and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
+        raise ValueError(
+            f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}). Say which, axis 1:\n"
+            "    train(model, data, config=config, loss=torch.nn.CrossEntropyLoss())\n"
+            "or the last:\n"
+            "    from utils.loop.metrics import cross_entropy_sum\n"
+            "    train(model, data, config=config, loss=cross_entropy_sum)"
+        )
     if not labels.numel():
         raise ValueError(f"there is not one target ({what})")
+    classes, largest = outputs.shape[axis], int(labels.where(labels != recognised.ignored, -1).max())
     if largest >= classes:
         raise ValueError(
             f"label {largest} is out of range for {classes} classes ({what}): widen the model or fix the labels"

@@ -101,6 +101,7 @@ class State:
         self.skipped = 0  # those that were blocked
         self.skipped_steps = []  # which, of those not yet in the log
         self.n_micro_batches = config.accumulation  # per step; doubled when memory runs out
+        self.additive = True  # whether the loss of a batch is the sum of its parts': tried before the first step
         self.smallest_share = math.inf  # the smallest number of examples that any rank has in this step
         self.best = None  # the step and the loss of the best validation
         self.best_weights = None  # a copy of the weights validated then, if there is no run folder

@@ -24,7 +24,7 @@ from torch.utils.data import Dataset
 
 from utils.data.order import CPU, Order, batches, device_of, with_collate
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
-from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch
+from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
 from utils.loop.config import Config
@@ -40,10 +40,28 @@ from utils.loop.diagnosis import (
 from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
-from utils.loop.metrics import Loss, Mean, Scores, count_correct, count_targets, cross_entropy_sum, no_loss
+from utils.loop.metrics import (
+    UNSAID_LOSS,
+    Loss,
+    Mean,
+    Scores,
+    count_beforehand,
+    count_correct,
+    known,
+    nonzero,
+    sum_and_count,
+)
 from utils.loop.monitor import Monitor
 from utils.loop.optim import has_modes, require_all_saved
-from utils.loop.preflight import check_arguments, check_data, check_ranks, warm_up_ddp
+from utils.loop.preflight import (
+    NOT_ADDITIVE,
+    check_arguments,
+    check_data,
+    check_lengths,
+    check_own_loss,
+    check_ranks,
+    warm_up_ddp,
+)
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.state import State
@@ -62,10 +80,13 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     """
     y = y.to(state.device, non_blocking=True)
     before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
-    own_targets = count_targets(y)
-    batch_targets = state.ranks.sum(own_targets)
-    losses = forward_backward_with_retry(state, before, x, y, batch_targets.clamp(min=1), loss)
+    own_count, certain = count_beforehand(loss, y)
+    divisor = nonzero(state.ranks.sum(own_count))
+    losses, counts = zip(*forward_backward_with_retry(state, before, x, y, divisor, loss), strict=True)
     state.scaler.unscale_(state.optimizer)
+    if not certain:  # by now the loss has said it
+        own_count = torch.stack(counts).sum(dtype=torch.float64)
+        scale_gradients(state.parameters, divisor / nonzero(state.ranks.sum(own_count)))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
     state.guard.block_unless_finite(state.norm)
     state.optimizer.step()
@@ -74,17 +95,17 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.guard.undo_buffers(before)
     if state.ema:
         state.ema.update(state.parameters, unless=state.guard.bad)
-    state.train_loss.add(losses, own_targets, unless=state.guard.bad)
+    state.train_loss.add(losses, own_count, unless=state.guard.bad)
     state.step += 1
 
 
 def forward_backward_with_retry(
-    state: State, before: Snapshot, x: Tensor, y: Tensor, targets: Tensor, loss: Loss
-) -> list[Tensor]:
+    state: State, before: Snapshot, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
+) -> list[tuple[Tensor, Tensor]]:
     """Return forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
         try:
-            return forward_backward(state, x, y, targets, loss)
+            return forward_backward(state, x, y, divisor, loss)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -92,21 +113,21 @@ def forward_backward_with_retry(
         halve_micro_batches(state, before, failure, x, y)
 
 
-def forward_backward(state: State, x: Tensor, y: Tensor, targets: Tensor, loss: Loss) -> list[Tensor]:
-    """Compute the gradient of the batch's mean loss, one micro-batch at a time; return the summed loss of each.
+def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
+    """Compute the gradient of the batch's loss, one micro-batch at a time; return the sum and the count of each.
 
-    Every sum is divided by the targets of the whole batch, so micro-batches and ranks may have different sizes.
+    Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
     """
     zero_grad(state.all_parameters)
-    losses = []
+    parts = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
-            total = loss(state.forward(x_part), y_part)
-        state.scaler.scale(total / targets).backward()
-        losses.append(total.detach())
+            total, count = sum_and_count(loss, state.forward(x_part), y_part)
+        state.scaler.scale(total / divisor).backward()
+        parts.append((total.detach(), count))
     state.require_same_training()
     require_every_gradient(state)
-    return losses
+    return parts
 
 
 def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -122,11 +143,16 @@ def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, 
 def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error again, with the bytes in use besides activations, if a single example is too much. Raises RuntimeError
-    with several ranks, because the others are already summing their gradients.
+    Raises the error again, with the bytes in use besides activations, if a single example is too much, and where the loss
+    needs the whole batch. Raises RuntimeError with several ranks, because the others are already summing their gradients.
     """
     if state.n_micro_batches >= len(x):
         raise type(error)(out_of_memory_message(state, error, x, y)) from error
+    if not state.additive:
+        raise type(error)(
+            f"out of memory at step {state.step + 1} with {len(x)} examples, and {NOT_ADDITIVE}. Take a smaller batch_size, "
+            "with which the loss compares fewer examples, or a device with more memory"
+        ) from error
     if state.ranks.world > 1:
         raise RuntimeError(
             f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
@@ -146,6 +172,13 @@ def zero_grad(parameters: list[Tensor]) -> None:
     """optimizer.zero_grad() without its record for the profiler, which takes longer than the rest."""
     for parameter in parameters:
         parameter.grad = None
+
+
+def scale_gradients(parameters: list[Tensor], factor: Tensor) -> None:
+    """Multiply all gradients in place by `factor`, 0-dim."""
+    gradients = to_local(parameter.grad for parameter in parameters if parameter.grad is not None)
+    if gradients:
+        torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))
 
 
 def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
@@ -182,7 +215,7 @@ def train(
     *,
     run: str | Path | None = None,
     labels: dict[str, str | float] | None = None,
-    loss: Loss = cross_entropy_sum,
+    loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     on_log: Callable[[dict, nn.Module], None] | None = None,
@@ -197,7 +230,10 @@ def train(
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
-    loss: (outputs, targets) → the loss summed over the targets.
+    loss: a loss module of torch, whose mean over the whole batch is trained and reported; or (outputs, targets) → (the loss
+    summed over the targets, what to divide it by); or → the sum alone, if that is over all targets. None given:
+    cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
+    accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
@@ -253,12 +289,12 @@ def train(
         with monitor, closing(stream):
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
-                step_loss = loss
+                if collate:
+                    check_lengths(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = y[:0]
-                    step_loss = no_loss
                 with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
-                    train_step(state, x, y, step_loss)
+                    train_step(state, x, y, loss)
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
@@ -328,15 +364,15 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
 def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
     """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
     config = state.config
-    scores = evaluate(
+    scores = score(
         state.validation_model,
         data,
-        batch_size=config.val_batch_size,
-        precision=config.precision,
-        workers=config.workers,
-        worker_timeout=config.worker_timeout,
-        loss=loss,
-        ranks=state.ranks,
+        config.val_batch_size,
+        config.precision,
+        config.workers,
+        config.worker_timeout,
+        loss,
+        state.ranks,
     )
     log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
     require_finite_validation_loss(state, scores.loss)
@@ -385,18 +421,38 @@ def evaluate(
     precision: str = "fp32",
     workers: int = 0,
     worker_timeout: float = 0,
-    loss: Loss = cross_entropy_sum,
+    loss: Loss = UNSAID_LOSS,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:
     """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
 
     workers: processes that load the batches; a wait of more than worker_timeout seconds is an error (0: no limit).
-    loss, collate: as for train.
+    loss, collate: as for train. accuracy: of a cross-entropy of class indices, else None.
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
-    device = next((p.device for p in model.parameters()), CPU)
+    if not known(loss) and len(data):
+        check_own_loss(model, data, loss, device_of_model(model), precision)
+    return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
+
+
+def device_of_model(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), CPU)
+
+
+def score(
+    model: nn.Module,
+    data: Dataset,
+    batch_size: int,
+    precision: str,
+    workers: int,
+    worker_timeout: float,
+    loss: Loss,
+    ranks: Ranks,
+) -> Scores:
+    """What `evaluate` returns, without its trial of the loss."""
+    device = device_of_model(model)
     order = Order(
         len(data),
         batch_size,
@@ -410,21 +466,23 @@ def evaluate(
     stream = batches(data, order, 0, order.steps_per_epoch, workers=workers, timeout=worker_timeout, pin=pin)
     mean_loss = Mean(device)
     accuracy = Mean(device)
-    is_class = True  # whether each target is a class with a row of outputs
+    correct = None
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):
         for step, (x, y) in enumerate(stream):
+            if hasattr(data, "collate"):
+                check_lengths(x, y, len(order.indices(step)))
             x = x.to(device, non_blocking=True)
             y = y.to(device, non_blocking=True)
             with name_examples_in_errors(order, step, "the evaluation"), autocast(device, precision):
                 outputs = model(x)
-                total = loss(outputs, y)
-            targets = count_targets(y)
-            is_class = not y.is_floating_point() and y.shape == outputs.shape[:-1] and outputs.shape[-1] > 1
+                total, count = sum_and_count(loss, outputs, y)
+            correct = count_correct(loss, outputs, y)
             if order.is_padding(step):
                 continue  # counted by the rank that it belongs to
-            mean_loss.add([total], targets)
-            if is_class:
-                accuracy.add([count_correct(outputs, y)], targets)
+            mean_loss.add([total], count)
+            if correct:
+                accuracy.add([correct[0]], correct[1])
     mean_loss = mean_loss.over(ranks)
     accuracy = accuracy.over(ranks)
-    return Scores(mean_loss.value(), accuracy.value() if is_class else None, int(mean_loss.sums[1]))
+    targets = (accuracy if correct else mean_loss).sums[1]
+    return Scores(mean_loss.value(), accuracy.value() if correct else None, targets)

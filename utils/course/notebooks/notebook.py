@@ -85,7 +85,10 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Lecture:
-    """A notebook, parsed; each reading of a file is one of its own. `number` is "C" for the capstone, and None for what is no lecture."""
+    """A notebook, parsed; each reading of a file is one of its own.
+
+    `number` is "C" for the capstone, and None for what is no lecture.
+    """
 
     path: Path
     number: int | str | None

@@ -49,9 +49,9 @@ def test_measure_prints_the_parts_and_the_seconds_of_the_last_run(tmp_path, caps
     lecture = read(write(tmp_path / "01_trial.ipynb", cells(words=1500, lines=8, turns=1)))
     ledger = tmp_path / "ledger.json"
     measure([lecture], ledger)
-    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "–"
-    ledger.write_text('{"lectures": [{"lecture": "01_trial", "seconds": 41.6}]}')
+    assert capsys.readouterr().out.splitlines()[1].split()[1:7] == ["18", "10", "2", "2", "4", "–"]
+    ledger.write_text('{"lectures": [{"lecture": "01_trial", "seconds": 180}]}')
     measure([lecture], ledger)
     head, row, *_ = capsys.readouterr().out.splitlines()
-    assert head.split()[:9] == ["minutes", "=", "prose", "+", "code", "+", "claims", "+", "turns"]
-    assert row.split()[:6] == ["01_trial", "18", "10", "2", "2", "4"] and row.split()[-1] == "42"
+    assert head.split()[:11] == ["minutes", "=", "prose", "+", "code", "+", "claims", "+", "turns", "+", "run"]
+    assert row.split()[:7] == ["01_trial", "21", "10", "2", "2", "4", "3.0"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from utils import facts
 from utils.data.datasets import IGNORE

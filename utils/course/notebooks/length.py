@@ -95,7 +95,7 @@ def import_closure(module: str, root: Path = ROOT) -> set[Path]:
 
 
 def measure(lectures: Sequence[Lecture], ledger: Path) -> int:
-    """Print the minutes of each notebook and their parts; beside them what its cells ran, where `ledger` is of a run.
+    """Print the minutes of each notebook and their parts; what its cells ran is one, where `ledger` is of a run.
 
     Below: the size of the code that is all of `train`.
     """
@@ -103,13 +103,15 @@ def measure(lectures: Sequence[Lecture], ledger: Path) -> int:
     if ledger.exists():
         ran = {row["lecture"]: row["seconds"] for row in json.loads(ledger.read_text(encoding="utf-8"))["lectures"]}
     wide = max(len(lecture.name) for lecture in lectures)
-    print(f"{'':<{wide}}  minutes = prose + code + claims + turns    words  lines  claims  turns  seconds run here")
+    print(f"{'':<{wide}}  minutes = prose + code + claims + turns +  run    words  lines  claims  turns")
     for lecture in lectures:
         own = length(lecture)
         parts = "   ".join(f"{own.parts[name]:>{len(name)}.0f}" for name in own.parts)
+        run = ran.get(lecture.name, 0) / 60
         counts = f"{own.words:>6,}  {own.lines:>5}  {own.claims:>6}  {own.turns:>5}"
-        seconds = f"{ran[lecture.name]:>16.0f}" if lecture.name in ran else f"{'–':>16}"
-        print(f"{lecture.name:<{wide}}  {own.minutes:>7.0f}   {parts}   {counts}  {seconds}")
+        print(
+            f"{lecture.name:<{wide}}  {own.minutes + run:>7.0f}   {parts}   {f'{run:.1f}' if run else '–':>4}   {counts}"
+        )
     files = import_closure("utils.loop.training")
     lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
     print(f"train: {len(files)} files, {lines:,} lines")

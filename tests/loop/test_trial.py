@@ -285,7 +285,7 @@ def test_a_model_is_itself_again_whatever_happens_in_the_block():
     assert str(rng_state()) == streams and all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit")  # deprecated, and by which kind of warning depends on the version of torch
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # the kind of warning depends on torch's version
 def test_a_scripted_model_trains():
     torch.manual_seed(0)
     model = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 5)))

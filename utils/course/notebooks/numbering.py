@@ -75,20 +75,18 @@ def mended(text: str, changed: dict[str, str]) -> str:
     if not changed:
         return text
 
-    def renumber(found: re.Match) -> str:
-        return WHOLE_NUMBER.sub(lambda number: changed.get(number[0], number[0]), found[0])
+    def renumbered(words: str) -> str:
+        return WHOLE_NUMBER.sub(lambda number: changed.get(number[0], number[0]), words)
 
-    def relabel(found: re.Match) -> str:
-        label, target = found[0].rsplit("](", 1)
-        return (
-            re.sub(rf"(?<![\w.]){NUMBER}(?![\w.]\d)", lambda number: changed.get(number[0], number[0]), label)
-            + "]("
-            + target
-        )
+    def relinked(link: str) -> str:
+        label, target = link.rsplit("](", 1)
+        return f"{renumbered(label)}]({mended_ids(target, changed)}"
 
-    parts = LINK.split(text)
-    links = [mended_ids(relabel(found), changed) for found in LINK.finditer(text)] + [""]
-    return "".join(REFERENCE.sub(renumber, part) + link for part, link in zip(parts, links, strict=True))
+    parts, links = LINK.split(text), [*LINK.findall(text), ""]
+    return "".join(
+        REFERENCE.sub(lambda found: renumbered(found[0]), part) + (link and relinked(link))
+        for part, link in zip(parts, links, strict=True)
+    )
 
 
 def mended_ids(text: str, changed: dict[str, str]) -> str:
@@ -154,7 +152,7 @@ def _first(path: Path, lecture: str, numbers: list[str]) -> int:
 
 def _names(cells: list[dict], old: list[str]) -> list[str]:
     """The name of each claim: its own, and for a new one the first telling words of its sentence."""
-    own = [cell.get("metadata", {}).get("name", "") if number else "" for cell, number in zip(cells, old, strict=True)]
+    own = [cell.get("metadata", {}).get("name", "") for cell in cells]
     times = Counter(own)
     taken = {name for name in own if name}
     names = []
@@ -181,5 +179,4 @@ def _unused(name: str, taken: set[str]) -> str:
 def _with_number(source: str, number: str) -> str:
     """The source of a claim's cell with this number in its head, which may have none."""
     head = CLAIM.match(source)
-    kind = head[1]
-    return head[0].replace(re.search(rf"{kind}[^*]*", head[0])[0], f"{kind} {number}.") + source.removeprefix(head[0])
+    return re.sub(rf"{head[1]}[^*]*", f"{head[1]} {number}.", head[0], count=1) + source.removeprefix(head[0])

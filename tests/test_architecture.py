@@ -43,3 +43,11 @@ def test_only_figures_imports_matplotlib():
 
 def test_utils_is_this_package():
     assert Path(utils.__file__).parent == ROOT / "utils"
+
+
+def test_without_a_browsers_driver_its_tests_are_still_collected():
+    """`make test` collects all of tests/ and leaves these out; only `make test-browser` installs the driver."""
+    without = "import sys, pytest; sys.modules['playwright'] = None; sys.exit(pytest.main(sys.argv[1:]))"
+    command = (sys.executable, "-c", without, "--collect-only", "-q", "-m", "browser", "tests/browser")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -1,8 +1,13 @@
 """A calculator on a page, in JupyterLab or on the site: what is set, what it says, what it draws."""
 
-from playwright.sync_api import Locator, Page
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from utils.napkin import calculators
+
+if TYPE_CHECKING:  # `make test` collects these tests where no browser's driver is installed
+    from playwright.sync_api import Locator, Page
 
 ROLES = {"choice": "combobox", "toggle": "checkbox", "slide": "slider"}  # of all others a text box
 TYPED = {"typed": "0.3", "shape": "3, 5", "warmup": "77"}  # what is typed where there is no slider

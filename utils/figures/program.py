@@ -29,8 +29,9 @@ class Stage:
         return self.name[:2] if self.name[:2].isdecimal() else "C" if self.name == "capstone" else self.name
 
 
-def stages(folder: Path = STAGES) -> list[Stage]:
-    """All of them, in the order of the course, without the line at the top that says what the file is."""
+def stages(folder: Path | None = None) -> list[Stage]:
+    """All in `folder`, by default the course's, in its order; without the line on top that says what the file is."""
+    folder = folder or STAGES
     paths = sorted(folder.glob("*.py"), key=lambda path: (path.stem != FIRST, path.stem))
     return [Stage(path.stem, path.read_text(encoding="utf-8").split("\n", 2)[2]) for path in paths]
 

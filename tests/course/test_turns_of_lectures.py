@@ -25,7 +25,7 @@ OURS = """\
 )
 def held(B, T):
     return SIZE * B * T"""
-YOURS = "@your_turn\ndef held(B, T):\n    ...  # in bytes"
+YOURS = "@your_turn\ndef held(B, T):\n    # in bytes\n    ..."
 SETUP = "from utils.checks import explain_asserts, ours, settle, your_turn\nexplain_asserts()\nSIZE = 4\nunused = 1 / 2"
 
 
@@ -115,6 +115,10 @@ def test_a_turn_that_could_not_tell_wrong_from_right_is_red(tmp_path, above, cap
         ({"yours": YOURS.replace("...", '"""Of one batch."""\n    ...')}, None),
         ({"yours": YOURS.replace("...", "return ...")}, None),
         ({"yours": YOURS.replace("...", "return 4 * B * T")}, "cell turn-held: the body of held is not `...`"),
+        (
+            {"yours": "@your_turn\ndef held(B, T): ..."},
+            "the dots of held stand in the line of its def: write `return ...`",
+        ),
         ({"yours": YOURS.replace("...", "pass")}, "cell turn-held: the body of held is not `...`"),
         ({"yours": YOURS.replace("B, T", "B, T=3")}, "held has not the parameters that ours has in ours-held"),
         ({"yours": f"{YOURS}\nprint(held(1, 2))"}, "the turn held does not stand alone"),

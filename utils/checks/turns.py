@@ -9,7 +9,7 @@
 
     @your_turn                                                    # the cell below it, in sight
     def bytes_of_the_name(B=8, T=1024, V=50_257):
-        ...
+        return ...
 
 After the second cell the name stands for the student's function if that is right, and for ours in all other cases, so that
 the lecture runs on. `settle` is for a guess, made before something is measured.

@@ -25,6 +25,8 @@ def _problems(turn: Turn) -> Iterator[str]:
         yield f"the turn {name} does not stand alone"
     if not _is_unanswered(turn.yours):
         yield f"the body of {name} is not `...`: an answer is stored"
+    elif not turn.yours.cell.source.splitlines()[function.body[-1].lineno - 1].lstrip().startswith(("...", "return")):
+        yield f"the dots of {name} stand in the line of its def: write `return ...`, or a comment in a line above them"
     if turn.ours is None:
         yield f"the code cell above it has no @ours with a function {name}"
         return

@@ -4,6 +4,7 @@ The stages of the program are the files in notebooks/program/, which `make tidy`
 """
 
 import html
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -79,13 +80,13 @@ def diff(label: str) -> Diff:
     pairs = {after.label: (before.text, after.text) for before, after in pairwise(every)}
     if label not in pairs:
         raise ValueError(
-            f"{label!r} is no lecture that changes the program; there are {', '.join(pairs) or 'none'}: give the cell in "
-            "which it ends with it the tag program-end, and call `make tidy`"
+            f"no lecture {label!r} changes the program: those that do are {', '.join(pairs) or 'none'}. Give its cell that "
+            "holds the program at the end the tag program-end, and call `make tidy`"
         )
     return Diff(*pairs[label])
 
 
-def _changed_lines(before: list[str], after: list[str]):
+def _changed_lines(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
     """(kind, line) of each line that is shown: "del", "ins", "span" for one that stays, "gap" for what is left out."""
     shown = 0  # lines of `before` so far
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND):
@@ -100,6 +101,6 @@ def _changed_lines(before: list[str], after: list[str]):
     yield from _gap(len(before) - shown)
 
 
-def _gap(lines: int):
+def _gap(lines: int) -> Iterator[tuple[str, str]]:
     if lines:
         yield "gap", f"⋯ {lines} {'line' if lines == 1 else 'lines'} as before"

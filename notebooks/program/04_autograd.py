@@ -1,0 +1,85 @@
+# The program after lecture 04. Written by make tidy from 04_autograd.ipynb: edit its last program cell.
+
+import math
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from utils.data import fashion_mnist
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+data = fashion_mnist()
+x, y = data.train.x[:10_000].clone().to(device), data.train.y[:10_000].clone().to(device)
+x_val, y_val = data.val.x.to(device), data.val.y.to(device)
+del data  # and with it the pictures that nobody uses
+held = sum(part.untyped_storage().nbytes() for part in (x, y, x_val, y_val))
+print(f"the data take {held:,} bytes")
+
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
+learning_rate, batch_size, epochs = 0.2, 200, 5
+
+
+def accuracy(model, x, y):
+    with torch.no_grad():
+        return (model(x).argmax(dim=1) == y).float().mean().item()
+
+
+def check_gradient(loss_now, parameters, distance=0.01):
+    """A small way up along the gradient, and as far down: the loss changes by the gradient's length for each unit."""
+    gradient = torch.autograd.grad(loss_now(), parameters)
+    length = math.sqrt(sum(g.square().sum().item() for g in gradient))
+    losses = []
+    with torch.no_grad():
+        for way in (distance, -2 * distance, distance):  # up, down, back
+            for p, g in zip(parameters, gradient, strict=True):
+                p += way * g / length
+            losses.append(loss_now().item())
+    slope = (losses[0] - losses[1]) / (2 * distance)
+    print(f"slope along the gradient {slope:.4f}, its length {length:.4f}")
+    assert abs(slope / length - 1) < 0.02
+
+
+def now():
+    """Seconds, when all that was asked for is done: a GPU works on after Python has gone on."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def speed(n=1000):
+    """Multiplications and additions a second, in one large product of matrices."""
+    a = torch.randn(n, n, device=device)
+    a @ a  # the first one is slower
+    start = now()
+    a @ a
+    return 2 * n**3 / (now() - start)
+
+
+parameters = sum(p.numel() for p in model.parameters())
+work = 6 * parameters * len(x) * epochs  # forward 2, backward 4, for each parameter and picture
+peak = speed()
+forecast = work / peak
+print(f"forecast: {work:.2g} operations, {forecast:.2f} s")
+
+check_gradient(lambda: F.cross_entropy(model(x[:500]), y[:500]), list(model.parameters()))
+print(f"before: {accuracy(model, x_val, y_val):.0%} right")
+losses = []
+for epoch in range(epochs):
+    start = now()
+    for rows in torch.randperm(len(x)).split(batch_size):
+        loss = F.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= learning_rate * p.grad
+                p.grad = None
+        losses.append(loss.detach())
+    seconds = now() - start
+    print(
+        f"epoch {epoch + 1}: right on {accuracy(model, x, y):.1%} of its own pictures,",
+        f"{accuracy(model, x_val, y_val):.1%} of new ones;",
+        f"{seconds:.2f} s, {work / epochs / seconds / peak:.0%} of what the machine can do",
+    )

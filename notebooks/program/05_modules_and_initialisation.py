@@ -1,0 +1,136 @@
+# The program after lecture 05. Written by make tidy from 05_modules_and_initialisation.ipynb: edit its last program cell.
+
+import math
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from utils.data import shakespeare
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+steps, batch_size, context = 400, 16, 64
+width, heads, layers = 128, 4, 2
+learning_rate = 0.1
+
+text = shakespeare()
+letters = sorted(set(text))
+tokens = torch.tensor([letters.index(letter) for letter in text], device=device)
+cut = len(tokens) * 9 // 10  # what comes after it is for validation
+
+
+def batch(step, first=0, last=cut):
+    """Windows of the text, and for each letter the one that follows: drawn by the number of the step alone."""
+    generator = torch.Generator().manual_seed(step)
+    starts = torch.randint(first, last - context, (batch_size, 1), generator=generator)
+    windows = tokens[(starts + torch.arange(context + 1)).to(device)]
+    return windows[:, :-1], windows[:, 1:]
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query_key_value, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = self.query_key_value(self.norm_1(x)).view(B, T, 3, heads, D // heads).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # by each letter, of those up to itself
+        x = x + self.out(seen.transpose(1, 2).reshape(B, T, D))
+        return x + self.feed(self.norm_2(x))
+
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.letter, self.place = nn.Embedding(len(letters), width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
+        self.norm = nn.LayerNorm(width)
+        for part in self.modules():
+            if isinstance(part, nn.Linear | nn.Embedding):
+                nn.init.normal_(part.weight, std=0.02)
+            if isinstance(part, nn.Linear):
+                nn.init.zeros_(part.bias)
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1], device=x.device)
+        x = self.norm(self.blocks(self.letter(x) + self.place(places)))
+        return x @ self.letter.weight.T  # a score for each letter that may come next
+
+
+model = GPT().to(device)
+
+
+def loss_of(x, y):
+    logits = model(x)
+    return F.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+
+def validate():
+    with torch.no_grad():
+        return sum(loss_of(*batch(step, cut, len(tokens))).item() for step in range(20)) / 20
+
+
+def write(length=300):
+    generator, written = torch.Generator().manual_seed(0), [letters.index("\n")]
+    with torch.no_grad():
+        for _ in range(length):
+            scores = model(torch.tensor([written[-context:]], device=device))[0, -1].cpu()
+            written.append(int(torch.multinomial(scores.softmax(dim=0), 1, generator=generator)))
+    return "".join(letters[token] for token in written)
+
+
+def check_gradient(loss_now, parameters, distance=0.01):
+    """A small way up along the gradient, and as far down: the loss changes by the gradient's length for each unit."""
+    gradient = torch.autograd.grad(loss_now(), parameters)
+    length = math.sqrt(sum(g.square().sum().item() for g in gradient))
+    losses = []
+    with torch.no_grad():
+        for way in (distance, -2 * distance, distance):  # up, down, back
+            for p, g in zip(parameters, gradient, strict=True):
+                p += way * g / length
+            losses.append(loss_now().item())
+    slope = (losses[0] - losses[1]) / (2 * distance)
+    print(f"slope along the gradient {slope:.4f}, its length {length:.4f}")
+    assert abs(slope / length - 1) < 0.02
+
+
+def now():
+    """Seconds, when all that was asked for is done: a GPU works on after Python has gone on."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def speed(n=1000):
+    """Multiplications and additions a second, in one large product of matrices."""
+    a = torch.randn(n, n, device=device)
+    a @ a  # the first one is slower
+    start = now()
+    a @ a
+    return 2 * n**3 / (now() - start)
+
+
+check_gradient(lambda: loss_of(*batch(0)), list(model.parameters()))
+parameters = sum(p.numel() for p in model.parameters())
+work = 6 * parameters * batch_size * context  # of one step
+peak = speed()
+print(f"forecast: {work:.2g} operations a step, {steps * work / peak:.1f} s in all")
+print(f"before: loss {validate():.2f}; ln {len(letters)} = {math.log(len(letters)):.2f}")
+start = now()
+for step in range(steps):
+    x, y = batch(step)
+    loss = loss_of(x, y)
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= learning_rate * p.grad
+            p.grad = None
+    if (step + 1) % 100 == 0:
+        speed_now = work * (step + 1) / (now() - start)
+        print(f"step {step + 1}: loss {validate():.2f}, {speed_now / peak:.0%} of what the machine can do")
+print(write())

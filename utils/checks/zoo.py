@@ -76,8 +76,8 @@ def nothing(right, *args, **options) -> None:
     """Forgotten."""
 
 
-def restores_nothing(right, buffers):
-    before = right(buffers)
+def restores_nothing(right, *args, **options):
+    before = right(*args, **options)
     before.restore = lambda: None
     return before
 
@@ -738,7 +738,7 @@ def _(right, error):
 
 
 planted(
-    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.training.Snapshot"
+    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.state.Snapshot"
 )(restores_nothing)
 
 
@@ -746,11 +746,11 @@ planted(
     None,
     "the failed attempt leaves its random numbers",
     check.memory_shortage_changes_nothing,
-    "loop.training.Snapshot",
+    "loop.state.Snapshot",
 )
-def _(right, model):
-    before = right(model)
-    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), list(before.kept.values()))
+def _(right, *args, **options):
+    before = right(*args, **options)
+    before.restore = before.put_back
     return before
 
 

@@ -94,7 +94,9 @@ class KnownLoss:
 
 
 def known(loss: Loss) -> KnownLoss | None:
-    """What this loss is, if it is one of this module or of torch.nn; None for a caller's own."""
+    """What this loss is, if it is one of this module or of torch.nn, or was told apart before; None for a caller's own."""
+    if isinstance(loss, KnownLoss):
+        return loss
     if loss is cross_entropy_sum or loss is UNSAID_LOSS:
         return KnownLoss(loss, count_targets, class_axis=-1)
     if loss is squared_error_sum:
@@ -102,12 +104,18 @@ def known(loss: Loss) -> KnownLoss | None:
     kind = type(loss)
     if kind not in (*LABELS, *ENTRIES, *EXAMPLES) or loss.reduction == "none":
         return None
-    total = copy.copy(loss)
-    total.reduction = "sum"
+    total = partial(summed, loss)
     if kind in LABELS:
         return KnownLoss(total, partial(weigh_labels, loss), class_axis=1, ignored=loss.ignore_index)
     by_example = kind in EXAMPLES or loss.reduction == "batchmean"
     return KnownLoss(total, count_examples if by_example else count_entries)
+
+
+def summed(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
+    """What a loss module of torch would return with reduction="sum"; with its settings of now, which a hook may change."""
+    total = copy.copy(loss)
+    total.reduction = "sum"
+    return total(outputs, targets)
 
 
 def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,11 +138,21 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
     return total, torch.full((), count, dtype=torch.float64, device=targets.device)
 
 
-def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:
-    """What sum_and_count will count, 0-dim, and whether that is certain: a loss of the caller's own says it when called."""
+def told_apart(loss: Loss, value: Tensor | tuple, outputs: Tensor, targets: Tensor) -> "Loss | KnownLoss":
+    """The loss as a KnownLoss, so that no step has to find out what it divides by; a pair's says so only when it is called.
+
+    value: what it has returned for such outputs and targets.
+    """
+    if isinstance(value, tuple):
+        return loss
+    return known(loss) or KnownLoss(loss, count_targets if outputs.dim() > targets.dim() else count_entries)
+
+
+def count_beforehand(loss: Loss, targets: Tensor) -> Tensor:
+    """What sum_and_count will count, 0-dim. Of a loss that says it when called, a guess of that size."""
     if what := known(loss):
-        return what.count(targets), True
-    return count_entries(targets) if targets.is_floating_point() else count_targets(targets), False
+        return what.count(targets)
+    return count_entries(targets) if targets.is_floating_point() else count_targets(targets)
 
 
 def nonzero(count: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from utils.distributed.parallel import (
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Guard, all_finite, put_back
+from utils.loop.guards import Guard, Snapshot, all_finite, put_back
 from utils.loop.metrics import Mean
 from utils.loop.optim import (
     has_modes,
@@ -93,6 +93,8 @@ class State:
         # With a scaler overflow is normal: the step is skipped and the scale lowered.
         self.raises_on_nonfinite = config.nonfinite == "raise" and not self.scaler.is_enabled()
         self.guard = Guard(self.optimizer, device, limit=1 if self.raises_on_nonfinite else config.max_skips)
+        # To undo a step. Under the policy "raise" that may be needed once, and the copies of large buffers at every step.
+        self.before = Snapshot(model, copy_changing=not self.raises_on_nonfinite)
         self.ema = Ema(self.original_model, config.ema, make_copy) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping

@@ -37,7 +37,7 @@ from utils.loop.diagnosis import (
     require_finite_validation_loss,
     too_many_skips_message,
 )
-from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
+from utils.loop.guards import eval_mode, is_out_of_memory
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
@@ -79,12 +79,12 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     x (B, ...), y (B, ...): this rank's examples of the batch.
     """
     y = y.to(state.device, non_blocking=True)
-    before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
-    own_count, certain = count_beforehand(loss, y)
+    state.before.take()  # to undo an attempt that runs out of memory, or a blocked step
+    own_count = count_beforehand(loss, y)
     divisor = nonzero(state.ranks.sum(own_count))
-    losses, counts = zip(*forward_backward_with_retry(state, before, x, y, divisor, loss), strict=True)
+    losses, counts = zip(*forward_backward_with_retry(state, x, y, divisor, loss), strict=True)
     state.scaler.unscale_(state.optimizer)
-    if not certain:  # by now the loss has said it
+    if not known(loss):  # by now it has said its count
         own_count = torch.stack(counts).sum(dtype=torch.float64)
         scale_gradients(state.parameters, divisor / nonzero(state.ranks.sum(own_count)))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
@@ -92,7 +92,8 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     state.optimizer.step()
     state.scaler.update()
     state.scheduler.step()
-    state.guard.undo_buffers(before)
+    state.before.note_uncounted_writes()
+    state.guard.undo_buffers(state.before)
     if state.ema:
         state.ema.update(state.parameters, unless=state.guard.bad)
     state.train_loss.add(losses, own_count, unless=state.guard.bad)
@@ -100,7 +101,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
 
 def forward_backward_with_retry(
-    state: State, before: Snapshot, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
+    state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor]]:
     """Return forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
@@ -110,7 +111,7 @@ def forward_backward_with_retry(
             if not is_out_of_memory(error):
                 raise
             failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
-        halve_micro_batches(state, before, failure, x, y)
+        halve_micro_batches(state, failure, x, y)
 
 
 def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
@@ -140,11 +141,12 @@ def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, 
         yield x_part.to(state.device, non_blocking=True), y_part
 
 
-def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
+def halve_micro_batches(state: State, error: Exception, x: Tensor, y: Tensor) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error again, with the bytes in use besides activations, if a single example is too much, and where the loss
-    needs the whole batch. Raises RuntimeError with several ranks, because the others are already summing their gradients.
+    Raises the error again, with the bytes in use besides activations, if a single example is too much, where the loss needs
+    the whole batch, and where the attempt cannot be undone. Raises RuntimeError with several ranks, since the others are
+    already summing their gradients.
     """
     if state.n_micro_batches >= len(x):
         raise type(error)(out_of_memory_message(state, error, x, y)) from error
@@ -158,8 +160,13 @@ def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Ten
             f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
             f"others: start again with accumulation={2 * state.n_micro_batches}, or with more ranks"
         )
+    if reason := state.before.why_it_cannot_be_undone():
+        raise type(error)(
+            f"out of memory at step {state.step + 1}, which cannot be repeated in smaller parts: {reason}. Start again with "
+            f"accumulation={2 * state.n_micro_batches}"
+        ) from error
     state.optimizer.zero_grad()
-    before.restore()
+    state.before.restore()
     if is_accelerator(state.device):
         torch.get_device_module(state.device).empty_cache()
     state.n_micro_batches *= 2
@@ -176,6 +183,8 @@ def zero_grad(parameters: list[Tensor]) -> None:
 
 def scale_gradients(parameters: list[Tensor], factor: Tensor) -> None:
     """Multiply all gradients in place by `factor`, 0-dim."""
+    if factor.device.type == "cpu" and factor == 1:  # the usual case; to ask a GPU would be to wait for it
+        return
     gradients = to_local(parameter.grad for parameter in parameters if parameter.grad is not None)
     if gradients:
         torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))
@@ -278,9 +287,9 @@ def train(
     ):
         check_ranks(ranks, config, order, val_data, run, peak_flops)
         state = State(model, config, device, ranks, optimizer)
-        check_data(state, order, train_data, val_data, loss)
+        known_loss = check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
+        monitor = Monitor(state, order, log, train_data, known_loss, on_log, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
             folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
@@ -294,18 +303,18 @@ def train(
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = y[:0]
                 with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
-                    train_step(state, x, y, loss)
+                    train_step(state, x, y, known_loss)
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
                 stop = ranks.any(sigterm.asked)
                 save_now = folder is not None and (state.due(config.save_every) or stop)
-                check_updates(state, order, train_data, loss, watching=log_now or validate_now or save_now)
+                check_updates(state, order, train_data, known_loss, watching=log_now or validate_now or save_now)
                 if log_now:
                     monitor.log_step()
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, loss, log, folder)
+                        validate(state, val_data, known_loss, log, folder)
                 if save_now or (folder and state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
                         folder.save(state.state_dict(), state.step, state.seconds)
@@ -351,6 +360,8 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
             raise FloatingPointError(bad_gradient_message(state, order, data, loss, first_bad))
         raise FloatingPointError(too_many_skips_message(state, order, first_bad))
     if newly_skipped:
+        if reason := state.before.why_it_cannot_be_undone():
+            raise RuntimeError(f"a step up to {state.step} was skipped, and may have left a trace: {reason}")
         state.skipped += newly_skipped
         if state.guard.on_host:
             state.skipped_steps = [*state.skipped_steps, f"{state.step}"]

@@ -78,8 +78,11 @@ def put_back(model: nn.Module, kept: dict[str, Tensor], where: bool | Tensor = T
     """Restore the buffers, `where` that is true; not one that the model has added or resized since, a cache or a mask."""
     for name, buffer in model.named_buffers():
         if name in kept and kept[name].shape == buffer.shape:
-            value = kept[name] if where is True else torch.where(where, kept[name], buffer)
-            buffer.data.copy_(value)  # through .data: a Snapshot would take it for a change
+            target = buffer.data  # a write that torch counts would pass for a change in a Snapshot
+            if where is True:
+                target.copy_(kept[name])
+            else:
+                torch.where(where, kept[name], target, out=target)
 
 
 LARGE = 1 << 20  # bytes of a buffer; to copy a larger one at every step would be felt

@@ -281,16 +281,17 @@ class Ema:
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
         self.averages = [average for average, weight in pairs if weight.requires_grad]
         self.model.requires_grad_(False)
+        self.share = 1 - decay
         self.shares = {average.dtype: average.new_tensor(1 - decay) for average in to_local(self.averages)}
 
     def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
         """Average in `weights`, except if `unless` (0-dim, bool) is true."""
-        shares = self.shares
+        share = self.share
         if unless is not None:  # one operation for each dtype, not for each parameter
-            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
+            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in self.shares.items()}
+            share = [shares[average.dtype] for average in self.averages]
         with torch.no_grad():
-            share_of_each = [shares[average.dtype] for average in self.averages]
-            torch._foreach_lerp_(to_local(self.averages), to_local(weights), share_of_each)
+            torch._foreach_lerp_(to_local(self.averages), to_local(weights), share)
 
     def copy_buffers(self, model: nn.Module) -> None:
         """Copy the buffers (BatchNorm's statistics), which are not averaged."""

@@ -134,7 +134,7 @@ def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: 
 def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """(x, y) in at most state.n_micro_batches parts whose sizes differ by at most one; each x moves to the device here."""
     count = min(state.n_micro_batches, len(x), state.smallest_share)  # as many on every rank
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True) if count > 1 else [(x, y)]
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
     for x_part, y_part in parts:

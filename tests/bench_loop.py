@@ -29,9 +29,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 from peers import installed
 from peers.job import CLIP, DECAY, LR, Job, Loop
+from torch import nn
 
 from utils.data import TensorData
 from utils.device import git_commit
@@ -54,7 +54,7 @@ def text() -> TensorData:
 
 
 class MemoryBank(nn.Module):
-    """A perceptron whose features go into a memory bank of 400 MB, a row for each example; some rows come into the outputs."""
+    """A perceptron whose features go into a memory bank of 400 MB; those of earlier examples come into the outputs."""
 
     def __init__(self, rows: int = 800_000, width: int = 128):
         super().__init__()

@@ -108,7 +108,7 @@ def in_order(*verbs: str) -> Callable:
 
         def average():
             if state.ema:
-                state.ema.update(state.parameters, unless=state.guard.bad)
+                state.ema.update(state.parameters, unless=state.guard.step_blocked)
 
         meaning = {
             "backward": lambda: losses.extend(
@@ -125,7 +125,7 @@ def in_order(*verbs: str) -> Callable:
         }
         for verb in verbs:
             meaning[verb]()
-        state.train_loss.add(losses, targets, unless=state.guard.bad)
+        state.train_loss.add(losses, targets, unless=state.guard.step_blocked)
         state.step += 1
 
     return train_step
@@ -665,7 +665,7 @@ planted(
 )(streak_never_ends)
 
 
-@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.over")
+@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.limit_reached")
 def _(right, guard):
     return False
 

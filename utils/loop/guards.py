@@ -15,44 +15,45 @@ from utils.distributed.parallel import to_local
 class Guard:
     """Blocks non-finite updates on the device; the host may find out later.
 
-    The fused optimizers change neither weights nor state when their `found_inf` is 1, as GradScaler uses it. After
-    `limit` bad steps in a row every update is blocked, so that the weights before them are intact when the error is
-    raised. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
+    The fused optimizers change neither weights nor state when their `found_inf` is 1. (GradScaler tells them so, too; its
+    own step would read every gradient once more, and knows nothing of the steps before.) After `limit` bad steps in a row
+    every update is blocked, so that the weights before them are intact when the error is raised. On a CPU (`on_host`)
+    reading the norm does not synchronise, so the check is immediate.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
         self.optimizer = optimizer
         self.on_host = device.type == "cpu"
         self.limit = min(limit, 1 << 24)  # the largest count that float32 holds exactly
-        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None if it is known not to be
+        self.step_blocked: Tensor | None = None  # whether this step's update is (bool); None: it is known not to be
         self.found_inf = torch.zeros((), device=device)  # the same as a float, for the optimizer
         self.blocked = torch.zeros((), device=device)  # updates blocked so far
         self.streak = torch.zeros((), device=device)  # blocked updates in a row up to now
 
     @property
-    def over(self) -> bool:
+    def limit_reached(self) -> bool:
         """Whether `limit` bad steps in a row have ended the run. Waits for the device."""
         return bool(self.streak >= self.limit)
 
     def block_unless_finite(self, norm: Tensor) -> None:
         """Block this step if the norm of its gradient is not finite: a NaN or inf in any entry makes it so."""
-        if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
-            if self.bad is not None:
+        if self.on_host and math.isfinite(norm) and (self.step_blocked is None or self.streak < self.limit):
+            if self.step_blocked is not None:
                 self.streak.zero_()
-            self.bad = None
+            self.step_blocked = None
             self.optimizer.found_inf = None
             return
-        self.bad = norm.isfinite().logical_not_()
-        self.bad.logical_or_(self.streak >= self.limit)
-        self.found_inf.copy_(self.bad)
+        self.step_blocked = norm.lt(math.inf).logical_not_()  # NaN is not less; isfinite() takes a GPU four operations
+        self.step_blocked.logical_or_(self.streak >= self.limit)
+        self.found_inf.copy_(self.step_blocked)
         self.optimizer.found_inf = self.found_inf
         self.blocked += self.found_inf
         self.streak.add_(1).mul_(self.found_inf)
 
     def undo_buffers(self, before: "Snapshot") -> None:
         """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
-        if self.bad is not None:
-            before.put_back(self.bad)
+        if self.step_blocked is not None:
+            before.put_back(self.step_blocked)
 
     def state_dict(self) -> dict:
         return {"blocked": self.blocked.item(), "streak": self.streak.item()}
@@ -60,7 +61,7 @@ class Guard:
     def load_state_dict(self, saved: dict) -> None:
         self.blocked.fill_(saved["blocked"])
         self.streak.fill_(saved["streak"])
-        self.bad = self.streak > 0
+        self.step_blocked = self.streak > 0
 
 
 @torch.no_grad()
@@ -133,9 +134,9 @@ class Snapshot:
     def note_uncounted_writes(self) -> None:
         """At the end of the first step, before it may be undone. Waits for the device, if there are large buffers."""
         if self.uncounted is None:
-            self.uncounted = set(self._differing())
+            self.uncounted = set(self._uncounted_changes())
 
-    def _differing(self) -> list[str]:
+    def _uncounted_changes(self) -> list[str]:
         """The large buffers that are not as their copies are, though no write was counted."""
         return [
             name
@@ -148,7 +149,7 @@ class Snapshot:
         """Which large buffer may have changed of which there is no copy from before the step; None if there is none."""
         if self.given_up:
             return f"the buffer {min(self.given_up)}, which steps change, is too large to be copied before each of them"
-        if self.uncounted is not None and (late := self._differing()):
+        if self.uncounted is not None and (late := self._uncounted_changes()):
             return (
                 f"the buffer {late[0]} has changed in a way that torch does not count, and had not in the first step: write "
                 "to it under torch.no_grad(), not through .data"

@@ -290,7 +290,9 @@ class Ema:
         if unless is not None:  # one operation for each dtype, not for each parameter
             shares = {dtype: share.masked_fill(unless, 0) for dtype, share in self.shares.items()}
             share = [shares[average.dtype] for average in self.averages]
-        with torch.no_grad():
+        with (
+            torch.no_grad()
+        ):  # get_ema_multi_avg_fn, torch's public name for it, takes no share that only the device knows
             torch._foreach_lerp_(to_local(self.averages), to_local(weights), share)
 
     def copy_buffers(self, model: nn.Module) -> None:

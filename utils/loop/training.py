@@ -42,13 +42,14 @@ from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
     UNSAID_LOSS,
+    KnownLoss,
     Loss,
     Mean,
     Scores,
+    as_known_loss,
     count_beforehand,
     count_correct,
-    known,
-    nonzero,
+    or_one,
     sum_and_count,
 )
 from utils.loop.monitor import Monitor
@@ -74,36 +75,48 @@ CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
 
 
 def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
-    """Zero, forward, loss, backward, clip, step, schedule. Nothing here waits for a GPU.
+    """Zero, forward, backward, clip, step, schedule: the verbs and the order of lecture 09. Nothing here waits for a GPU.
 
     x (B, ...), y (B, ...): this rank's examples of the batch.
+
+    What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
+        ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
+        sum, _foreach_mul_: a loss that says its count when it is called may correct the count that was divided by
+        lt, logical_not_, ge, logical_or_, add_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
+        clone, where: then buffers are as before
+        masked_fill, add_: then the average of the weights and the mean of the losses are as before
     """
     y = y.to(state.device, non_blocking=True)
-    state.before.take()  # to undo an attempt that runs out of memory, or a blocked step
-    own_count = count_beforehand(loss, y)
-    divisor = nonzero(state.ranks.sum(own_count))
-    losses, counts = zip(*forward_backward_with_retry(state, x, y, divisor, loss), strict=True)
-    state.scaler.unscale_(state.optimizer)
-    if not known(loss):  # by now it has said its count
-        own_count = torch.stack(counts).sum(dtype=torch.float64)
-        scale_gradients(state.parameters, divisor / nonzero(state.ranks.sum(own_count)))
+    state.before.take()  # to undo an attempt that runs out of memory, or a step that is left out
+    count = count_beforehand(loss, y)
+    divisor = or_one(state.ranks.sum(count))  # as in lecture 09, "Accumulate": sums, divided once
+    parts = forward_backward_with_retry(state, x, y, divisor, loss)  # zero, forward, backward
+    losses, counts = zip(*parts, strict=True)
+    state.scaler.unscale_(state.optimizer)  # before the clip, as in lecture 08; nothing to do but in fp16
+    if not isinstance(loss, KnownLoss):  # it has said its count by now
+        count = torch.stack(counts).sum(dtype=torch.float64)
+        scale_gradients(state.parameters, divisor / or_one(state.ranks.sum(count)))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
     state.guard.block_unless_finite(state.norm)
+    # Lecture 08 has scaler.step(optimizer) here, which leaves out a step with an infinite gradient, in fp16 only. The guard
+    # has just told the optimizer to do so in every precision, and the gradients are unscaled: the plain step is right.
     state.optimizer.step()
     state.scaler.update()
+    # Lecture 08 lets the schedule wait if the step was left out. On a GPU nobody here knows whether it was: the schedule
+    # moves on, and check_skipped_updates sets it back.
     state.scheduler.step()
     state.before.note_uncounted_writes()
     state.guard.undo_buffers(state.before)
     if state.ema:
-        state.ema.update(state.parameters, unless=state.guard.bad)
-    state.train_loss.add(losses, own_count, unless=state.guard.bad)
+        state.ema.update(state.parameters, unless=state.guard.step_blocked)
+    state.train_loss.add(losses, count, unless=state.guard.step_blocked)
     state.step += 1
 
 
 def forward_backward_with_retry(
     state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
+    """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
         try:
             return forward_backward(state, x, y, divisor, loss)
@@ -119,12 +132,12 @@ def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: 
 
     Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
     """
-    zero_grad(state.all_parameters)
+    zero_grad(state.all_parameters)  # zero: right anywhere between a step and the next backward (lecture 09)
     parts = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
-            total, count = sum_and_count(loss, state.forward(x_part), y_part)
-        state.scaler.scale(total / divisor).backward()
+            total, count = sum_and_count(loss, state.forward(x_part), y_part)  # forward
+        state.scaler.scale(total / divisor).backward()  # backward
         parts.append((total.detach(), count))
     state.require_same_training()
     require_every_gradient(state)
@@ -182,7 +195,7 @@ def zero_grad(parameters: list[Tensor]) -> None:
 
 
 def scale_gradients(parameters: list[Tensor], factor: Tensor) -> None:
-    """Multiply all gradients in place by `factor`, 0-dim."""
+    """Multiply all gradients in place by `factor`, 0-dim; torch has no public name for that in one operation."""
     if factor.device.type == "cpu" and factor == 1:  # the usual case; to ask a GPU would be to wait for it
         return
     gradients = to_local(parameter.grad for parameter in parameters if parameter.grad is not None)
@@ -338,10 +351,10 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watchin
     Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
     """
     if state.guard.on_host:
-        check_now = state.guard.bad is not None
+        check_now = state.guard.step_blocked is not None
     else:
-        check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
-    if check_now and state.guard.bad is not None:
+        check_now = state.due(CHECK_EVERY) or (watching and state.guard.limit_reached)
+    if check_now and state.guard.step_blocked is not None:
         check_skipped_updates(state, order, data, loss)
     if watching:
         state.require_same_parameters()
@@ -353,7 +366,7 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
     newly_skipped = int(state.guard.blocked) - state.skipped
     if newly_skipped:
         require_finite(state)  # the cause may be a bad weight, not a bad gradient
-    if state.guard.over:
+    if state.guard.limit_reached:
         state.whole_model(state.model)  # with FSDP the caller's model gets the weights
         first_bad = state.step - int(state.guard.streak)  # from 0; all later ones were blocked too
         if state.raises_on_nonfinite:
@@ -443,7 +456,7 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
-    if not known(loss) and len(data):
+    if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
     return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
 

@@ -81,8 +81,8 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
     What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
         ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
-        sum, _foreach_mul_: a loss that says its count when it is called may correct the count that was divided by
-        lt, logical_not_, ge, logical_or_, add_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
+        stack, sum, _to_copy, _foreach_mul_: a loss that says its count when it is called may correct that count afterwards
+        lt, logical_not_, ge, logical_or_, copy_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
         clone, where: then buffers are as before
         masked_fill, add_: then the average of the weights and the mean of the losses are as before
     """

@@ -117,6 +117,7 @@ class Snapshot:
                 self.copies[name] = earlier[name]
             elif name in self.given_up or (name in earlier and not self.copy_changing):
                 self.given_up.add(name)
+                self.large.pop(name, None)  # the buffer itself, which the model may have replaced
             else:
                 self.copies[name] = copy_into(earlier.get(name), buffer)
                 self.large[name] = buffer, writes_to(buffer)

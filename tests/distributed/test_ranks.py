@@ -23,7 +23,6 @@ from utils.distributed import rendezvous, sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Snapshot
 from utils.loop.state import State
 from utils.loop.training import halve_micro_batches
 
@@ -454,9 +453,7 @@ def test_memory_that_runs_out_on_one_of_several_ranks():
     state = State(ranked_run.perceptron(), Config(device="cpu"), torch.device("cpu"))
     state.ranks, state.n_micro_batches = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
-        halve_micro_batches(
-            state, Snapshot(torch.nn.Module()), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
-        )
+        halve_micro_batches(state, RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8))
 
 
 # ---- what torchrun tells a process ----------------------------------------------------------------------------------

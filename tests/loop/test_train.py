@@ -16,6 +16,7 @@ from utils.device import pick_device
 from utils.loop import Config, evaluate, train
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum, squared_error_sum
+from utils.loop.monitor import Monitor
 from utils.loop.optim import lr_factor
 from utils.loop.run_folder import best_weights
 from utils.loop.saved_run import read_run
@@ -384,6 +385,22 @@ def test_flops_are_counted_under_autocast_and_for_every_example():
     ]
     each = [record["mfu"] * 1e12 / record["targets_per_second"] for record in measured]
     assert each[1] / each[0] == pytest.approx(40 * 16 / (38 * 14 + 2))
+
+
+def test_flops_that_cannot_be_counted_end_no_run_that_did_not_ask_for_them(monkeypatch):
+    """The peak of a GPU is published, and MFU then in the log, though nobody has given it."""
+
+    class Uncountable(nn.Linear):
+        def forward(self, x):
+            if torch.utils._python_dispatch._len_torch_dispatch_stack():
+                raise RuntimeError("not while somebody counts")
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="not while somebody counts"):
+        trained(Uncountable(2, 3), steps=2, peak_flops=1e12)
+    monkeypatch.setattr(Monitor, "_published_peak", lambda monitor: 1e12)
+    assert trained(Uncountable(2, 3), steps=2, log_every=1).history[-1][MEASURED]["mfu"] is None
+    assert trained(nn.Linear(2, 3), steps=2).history[-1][MEASURED]["mfu"] > 0
 
 
 def test_the_average_is_its_closed_form():

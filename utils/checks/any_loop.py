@@ -16,7 +16,7 @@ from utils.checks import toy_problem
 from utils.checks.toy_problem import NotJudged, Train, needs, plain_config
 from utils.device import own_random_streams
 from utils.loop.config import Config
-from utils.loop.metrics import cross_entropy_sum, nonzero, sum_and_count
+from utils.loop.metrics import cross_entropy_sum, or_one, sum_and_count
 
 OBJECTS = ("model", "data", "val", "run", "loss", "peak_flops")
 UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
@@ -60,7 +60,7 @@ def adapt(loop: Callable) -> Train:
 def _mean(loss: Callable) -> Callable:
     def mean(outputs, targets):
         total, count = sum_and_count(loss, outputs, targets)
-        return total / nonzero(count)
+        return total / or_one(count)
 
     return mean
 

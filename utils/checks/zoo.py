@@ -76,8 +76,8 @@ def nothing(right, *args, **options) -> None:
     """Forgotten."""
 
 
-def restores_nothing(right, buffers):
-    before = right(buffers)
+def restores_nothing(right, *args, **options):
+    before = right(*args, **options)
     before.restore = lambda: None
     return before
 
@@ -108,7 +108,7 @@ def in_order(*verbs: str) -> Callable:
 
         def average():
             if state.ema:
-                state.ema.update(state.parameters, unless=state.guard.bad)
+                state.ema.update(state.parameters, unless=state.guard.step_blocked)
 
         meaning = {
             "backward": lambda: losses.extend(
@@ -125,7 +125,7 @@ def in_order(*verbs: str) -> Callable:
         }
         for verb in verbs:
             meaning[verb]()
-        state.train_loss.add(losses, targets, unless=state.guard.bad)
+        state.train_loss.add(losses, targets, unless=state.guard.step_blocked)
         state.step += 1
 
     return train_step
@@ -665,7 +665,7 @@ planted(
 )(streak_never_ends)
 
 
-@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.over")
+@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.limit_reached")
 def _(right, guard):
     return False
 
@@ -738,7 +738,7 @@ def _(right, error):
 
 
 planted(
-    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.training.Snapshot"
+    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.state.Snapshot"
 )(restores_nothing)
 
 
@@ -746,11 +746,11 @@ planted(
     None,
     "the failed attempt leaves its random numbers",
     check.memory_shortage_changes_nothing,
-    "loop.training.Snapshot",
+    "loop.state.Snapshot",
 )
-def _(right, model):
-    before = right(model)
-    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), list(before.kept.values()))
+def _(right, *args, **options):
+    before = right(*args, **options)
+    before.restore = before.put_back
     return before
 
 

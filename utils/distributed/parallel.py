@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -72,8 +73,8 @@ def sync_on_last_micro_batch(forward: Callable, parts: Iterable, count: int) -> 
 
 def _switched(copies: DistributedDataParallel, parts: Iterable, count: int) -> Iterator:
     for number, part in enumerate(parts, start=1):
-        copies.require_backward_grad_sync = number == count
-        yield part
+        with copies.no_sync() if number < count else nullcontext():
+            yield part
 
 
 def shard_model(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
@@ -159,7 +160,10 @@ def sgd_class(parameters: list[Tensor]) -> type[torch.optim.Optimizer]:
 
 
 class ShardedSGD(torch.optim.SGD):
-    """SGD for parameters that ranks hold in parts: each steps its own, for the fused kernel takes no DTensor."""
+    """SGD for parameters that ranks hold in parts: each steps its own, for the fused kernel takes no DTensor.
+
+    torch.optim.sgd.sgd is what SGD.step calls; torch documents no other way to step tensors that are not the optimizer's.
+    """
 
     @torch.no_grad()
     def step(self) -> None:

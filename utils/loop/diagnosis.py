@@ -117,9 +117,11 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
     look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
     examples = format_indices(order.batch(step))
+    reason = state.before.why_it_cannot_be_undone()
+    but = f" (not so all buffers: {reason})" if reason else ""
     return (
         f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
-        f"before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"before it{but}. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
     )
 
 
@@ -191,7 +193,7 @@ def first_not_finite(
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     ]
-    before = Snapshot(model)
+    before = Snapshot(model).take()
     model.zero_grad()
     try:
         for x, y in parts:

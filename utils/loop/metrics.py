@@ -93,8 +93,10 @@ class KnownLoss:
     ignored: int = IGNORE  # the label that counts nowhere
 
 
-def known(loss: Loss) -> KnownLoss | None:
-    """What this loss is, if it is one of this module or of torch.nn; None for a caller's own."""
+def as_known_loss(loss: Loss) -> KnownLoss | None:
+    """What this loss is, if it is one of this module or of torch.nn, or is known already; None for a caller's own."""
+    if isinstance(loss, KnownLoss):
+        return loss
     if loss is cross_entropy_sum or loss is UNSAID_LOSS:
         return KnownLoss(loss, count_targets, class_axis=-1)
     if loss is squared_error_sum:
@@ -102,12 +104,18 @@ def known(loss: Loss) -> KnownLoss | None:
     kind = type(loss)
     if kind not in (*LABELS, *ENTRIES, *EXAMPLES) or loss.reduction == "none":
         return None
-    total = copy.copy(loss)
-    total.reduction = "sum"
+    total = partial(sum_of_module, loss)
     if kind in LABELS:
         return KnownLoss(total, partial(weigh_labels, loss), class_axis=1, ignored=loss.ignore_index)
     by_example = kind in EXAMPLES or loss.reduction == "batchmean"
     return KnownLoss(total, count_examples if by_example else count_entries)
+
+
+def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
+    """What a loss module of torch would return with reduction="sum"; with its settings of now, which a hook may change."""
+    total = copy.copy(loss)
+    total.reduction = "sum"
+    return total(outputs, targets)
 
 
 def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,7 +127,7 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
     """
     if not len(targets):
         return 0 * outputs.sum(), torch.zeros((), dtype=torch.int64, device=targets.device)
-    if what := known(loss):
+    if what := as_known_loss(loss):
         return what.sum(outputs, targets), what.count(targets)
     value = loss(outputs, targets)
     if not isinstance(value, tuple):
@@ -130,15 +138,25 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
     return total, torch.full((), count, dtype=torch.float64, device=targets.device)
 
 
-def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:
-    """What sum_and_count will count, 0-dim, and whether that is certain: a loss of the caller's own says it when called."""
-    if what := known(loss):
-        return what.count(targets), True
-    return count_entries(targets) if targets.is_floating_point() else count_targets(targets), False
+def loss_with_count(loss: Loss, value: Tensor | tuple, outputs: Tensor, targets: Tensor) -> "Loss | KnownLoss":
+    """The loss as a KnownLoss, so that no step has to find out what it divides by; itself, if it says so when it is called.
+
+    value: what it has returned for such outputs and targets: the sum, or a pair with the count.
+    """
+    if isinstance(value, tuple):
+        return loss
+    return as_known_loss(loss) or KnownLoss(loss, count_targets if outputs.dim() > targets.dim() else count_entries)
 
 
-def nonzero(count: Tensor) -> Tensor:
-    """`count` as a divisor: 1 where nothing was counted."""
+def count_beforehand(loss: Loss, targets: Tensor) -> Tensor:
+    """What sum_and_count will count, 0-dim. Of a loss that says it when called, a guess of that size."""
+    if what := as_known_loss(loss):
+        return what.count(targets)
+    return count_entries(targets) if targets.is_floating_point() else count_targets(targets)
+
+
+def or_one(count: Tensor) -> Tensor:
+    """The count, to divide by: 1 where nothing was counted."""
     return count + (count == 0)
 
 
@@ -147,7 +165,7 @@ def count_correct(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
 
     None unless `loss` is a cross-entropy of class indices: of others the largest output is no answer.
     """
-    what = known(loss)
+    what = as_known_loss(loss)
     if not what or what.class_axis is None or targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
         return None
     rows = outputs.movedim(what.class_axis, -1)

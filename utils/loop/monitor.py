@@ -18,7 +18,7 @@ from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
 from utils.device import ask_device, is_accelerator, own_random_streams
 from utils.loop.diagnosis import explain, require_finite_training_loss
-from utils.loop.guards import eval_mode, without_a_trace
+from utils.loop.guards import eval_mode, without_a_trace, writes_to
 from utils.loop.log import MEASURED, Log
 from utils.loop.metrics import Loss, sum_and_count
 from utils.loop.optim import lr_factor
@@ -45,7 +45,7 @@ class Monitor:
         self.on_log = on_log
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
-        self.flops_per_example = self._count_flops(data, loss) if self.peak else None
+        self.flops_per_example = self._count_flops(data, loss, asked=bool(peak_flops)) if self.peak else None
 
     def __enter__(self) -> "Monitor":
         config = self.state.config
@@ -86,7 +86,8 @@ class Monitor:
                 MEASURED: {
                     "seconds": self._count_seconds(),
                     "targets_per_second": rate,
-                    "mfu": self.peak and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
+                    "mfu": self.flops_per_example
+                    and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
                     "peak_memory_bytes": peak_memory_bytes(state.device),
                     "gpu_utilisation": gpu_utilisation(state.device),
                 }
@@ -115,10 +116,10 @@ class Monitor:
         model = self.state.whole_model(self.state.model)  # of all ranks, if they hold it in parts
         if not self.state.ranks.first:
             return
-        versions = [p._version for p in model.parameters()]
+        writes = list(map(writes_to, model.parameters()))
         with eval_mode(model), own_random_streams(), torch.no_grad():
             self.on_log(copy.deepcopy(record), model)
-        if versions != [p._version for p in model.parameters()]:
+        if writes != list(map(writes_to, model.parameters())):
             raise RuntimeError(
                 "on_log has changed a weight of the model: it may look only; change a copy.deepcopy(model)"
             )
@@ -149,13 +150,18 @@ class Monitor:
         except LookupError:
             return None  # for an unknown chip no MFU is better than a wrong one
 
-    def _count_flops(self, data: Dataset, loss: Loss) -> float:
-        """FLOPs per example, counted on a step with two examples that leaves no trace in the run."""
+    def _count_flops(self, data: Dataset, loss: Loss, asked: bool) -> float | None:
+        """FLOPs per example, counted on a step with two examples that leaves no trace in the run.
+
+        None if they cannot be counted and nobody has asked for MFU, since the peak is a published one.
+        """
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         try:
             with without_a_trace(self.state.model), self.state.autocast:
                 flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
         except Exception as error:
+            if not asked:
+                return None
             explain(error, "counting the FLOPs")
             raise
         return flops / len(x)

@@ -170,6 +170,7 @@ def optimizer_from(
                 "through memory and overwrites its neighbours. Make the optimizer with fused=False"
             )
     # A fused optimizer reads found_inf on the device and leaves a blocked step out; SGD's first step leaves a trace.
+    # There is no public way to ask whether it does: "fused" may be a setting of an optimizer that does not know found_inf.
     if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
         leave_out_blocked_steps(optimizer)
     return optimizer

@@ -8,7 +8,7 @@ from traceback import extract_tb
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm  # not the public ones: apex and others derive theirs from it
 from torch.utils.data import Dataset, TensorDataset
 
 from utils.data.datasets import TensorData
@@ -20,7 +20,7 @@ from utils.loop.config import Config
 from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
-from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
+from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, as_known_loss, loss_with_count
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -100,13 +100,14 @@ def check_values(model: nn.Module) -> None:
             )
 
 
-def check_data(state: State, order: Order, train_data: Dataset, val_data: Dataset | None, loss: Loss) -> None:
-    """Raises ValueError unless the model, the data and the loss fit together."""
-    check_fit(state, train_data, loss, "train_data")
+def check_data(state: State, order: Order, train_data: Dataset, val_data: Dataset | None, loss: Loss) -> Loss:
+    """Raises ValueError unless the model, the data and the loss fit together. Returns the loss, with its count."""
+    known_loss = check_fit(state, train_data, loss, "train_data")
     check_parts(state)
     check_smallest_micro_batch(state, train_data, order)
     if val_data is not None:
         check_fit(state, val_data, loss, "val_data")
+    return known_loss
 
 
 def warm_up_ddp(state: State, data: Dataset) -> None:
@@ -120,8 +121,10 @@ def warm_up_ddp(state: State, data: Dataset) -> None:
         require_every_gradient(state)
 
 
-def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
+def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> Loss:
     """Two examples through the model, in eval mode and without a trace: the model, the data and the loss fit together.
+
+    Returns the loss, with its count where that needs no call.
 
     Raises ValueError saying what of `name` does not, with shapes and types.
     """
@@ -140,15 +143,16 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> None:
                 f"the model returns a {type(outputs).__name__} ({what}): it must return one tensor{_wrapper_advice(outputs)}"
             )
         labels = _targets(data, y)
-        check_loss(state, loss, outputs, y, labels, what)
+        value = check_loss(state, loss, outputs, y, labels, what)
         state.additive = not state.ranks.any(not state.additive)  # all ranks call the model as often
-        if not known(loss) and state.additive and state.ranks.any(reads_the_model(loss, state.model, x, y)):
+        if not as_known_loss(loss) and state.additive and state.ranks.any(reads_the_model(loss, state.model, x, y)):
             state.additive = adds_up_through_the_model(loss, state.model, x, y)
-    recognised, every = known(loss), len(data) <= 2 or labels is not y
+    recognised, every = as_known_loss(loss), len(data) <= 2 or labels is not y
     if name == "val_data" and recognised and every and not recognised.count(labels.to(y.device)):
         raise ValueError(
             f"val_data: all targets are {recognised.ignored}, which count nowhere: there is nothing to validate on"
         )
+    return loss_with_count(loss, value, outputs, y)
 
 
 def check_own_loss(model: nn.Module, data: Dataset, loss: Loss, device: torch.device, precision: str) -> None:
@@ -298,14 +302,14 @@ NOT_ADDITIVE = (
 )
 
 
-def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> None:
+def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> Tensor | tuple:
     """Raises ValueError unless `loss` says what to divide by, for outputs and targets of shapes that fit.
 
     outputs (B, ...), y (B, ...): of a few examples. labels: all targets, or again y. what: the data, for the message.
-    Notes in `state` whether the loss of a batch is the sum of its parts'.
+    Notes in `state` whether the loss of a batch is the sum of its parts'. Returns the value of the loss.
     """
     what += f", outputs {tuple(outputs.shape)} {outputs.dtype}"
-    recognised = known(loss)
+    recognised = as_known_loss(loss)
     if recognised and recognised.class_axis is not None:
         check_classes(loss, recognised, y, outputs, labels, what)
     with torch.enable_grad():  # so that parameters of its own show
@@ -322,6 +326,7 @@ def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Ten
             f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}): give both "
             "one shape, outputs.squeeze(-1) say"
         )
+    return value
 
 
 def check_value(value: object, what: str) -> Tensor:

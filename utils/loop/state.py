@@ -28,7 +28,7 @@ from utils.distributed.parallel import (
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Guard, all_finite, put_back
+from utils.loop.guards import Guard, Snapshot, all_finite, put_back
 from utils.loop.metrics import Mean
 from utils.loop.optim import (
     has_modes,
@@ -93,6 +93,8 @@ class State:
         # With a scaler overflow is normal: the step is skipped and the scale lowered.
         self.raises_on_nonfinite = config.nonfinite == "raise" and not self.scaler.is_enabled()
         self.guard = Guard(self.optimizer, device, limit=1 if self.raises_on_nonfinite else config.max_skips)
+        # To undo a step. Under the policy "raise" that may be needed once, and the copies of large buffers at every step.
+        self.before = Snapshot(model, copy_changing=not self.raises_on_nonfinite)
         self.ema = Ema(self.original_model, config.ema, make_copy) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
@@ -279,16 +281,19 @@ class Ema:
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
         self.averages = [average for average, weight in pairs if weight.requires_grad]
         self.model.requires_grad_(False)
+        self.share = 1 - decay
         self.shares = {average.dtype: average.new_tensor(1 - decay) for average in to_local(self.averages)}
 
     def update(self, weights: list[Tensor], unless: Tensor | None = None) -> None:
         """Average in `weights`, except if `unless` (0-dim, bool) is true."""
-        shares = self.shares
+        share = self.share
         if unless is not None:  # one operation for each dtype, not for each parameter
-            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in shares.items()}
-        with torch.no_grad():
-            share_of_each = [shares[average.dtype] for average in self.averages]
-            torch._foreach_lerp_(to_local(self.averages), to_local(weights), share_of_each)
+            shares = {dtype: share.masked_fill(unless, 0) for dtype, share in self.shares.items()}
+            share = [shares[average.dtype] for average in self.averages]
+        with (
+            torch.no_grad()
+        ):  # get_ema_multi_avg_fn, torch's public name for it, takes no share that only the device knows
+            torch._foreach_lerp_(to_local(self.averages), to_local(weights), share)
 
     def copy_buffers(self, model: nn.Module) -> None:
         """Copy the buffers (BatchNorm's statistics), which are not averaged."""

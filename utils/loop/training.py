@@ -37,18 +37,19 @@ from utils.loop.diagnosis import (
     require_finite_validation_loss,
     too_many_skips_message,
 )
-from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
+from utils.loop.guards import eval_mode, is_out_of_memory
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
     UNSAID_LOSS,
+    KnownLoss,
     Loss,
     Mean,
     Scores,
+    as_known_loss,
     count_beforehand,
     count_correct,
-    known,
-    nonzero,
+    or_one,
     sum_and_count,
 )
 from utils.loop.monitor import Monitor
@@ -74,35 +75,48 @@ CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
 
 
 def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
-    """Zero, forward, loss, backward, clip, step, schedule. Nothing here waits for a GPU.
+    """Zero, forward, backward, clip, step, schedule: the verbs and the order of lecture 09. Nothing here waits for a GPU.
 
     x (B, ...), y (B, ...): this rank's examples of the batch.
+
+    What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
+        ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
+        stack, sum, _to_copy, _foreach_mul_: a loss that says its count when it is called may correct that count afterwards
+        lt, logical_not_, ge, logical_or_, copy_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
+        clone, where: then buffers are as before
+        masked_fill, add_: then the average of the weights and the mean of the losses are as before
     """
     y = y.to(state.device, non_blocking=True)
-    before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
-    own_count, certain = count_beforehand(loss, y)
-    divisor = nonzero(state.ranks.sum(own_count))
-    losses, counts = zip(*forward_backward_with_retry(state, before, x, y, divisor, loss), strict=True)
-    state.scaler.unscale_(state.optimizer)
-    if not certain:  # by now the loss has said it
-        own_count = torch.stack(counts).sum(dtype=torch.float64)
-        scale_gradients(state.parameters, divisor / nonzero(state.ranks.sum(own_count)))
+    state.before.take()  # to undo an attempt that runs out of memory, or a step that is left out
+    count = count_beforehand(loss, y)
+    divisor = or_one(state.ranks.sum(count))  # as in lecture 09, "Accumulate": sums, divided once
+    parts = forward_backward_with_retry(state, x, y, divisor, loss)  # zero, forward, backward
+    losses, counts = zip(*parts, strict=True)
+    state.scaler.unscale_(state.optimizer)  # before the clip, as in lecture 08; nothing to do but in fp16
+    if not isinstance(loss, KnownLoss):  # it has said its count by now
+        count = torch.stack(counts).sum(dtype=torch.float64)
+        scale_gradients(state.parameters, divisor / or_one(state.ranks.sum(count)))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
     state.guard.block_unless_finite(state.norm)
+    # Lecture 08 has scaler.step(optimizer) here, which leaves out a step with an infinite gradient, in fp16 only. The guard
+    # has just told the optimizer to do so in every precision, and the gradients are unscaled: the plain step is right.
     state.optimizer.step()
     state.scaler.update()
+    # Lecture 08 lets the schedule wait if the step was left out. On a GPU nobody here knows whether it was: the schedule
+    # moves on, and check_skipped_updates sets it back.
     state.scheduler.step()
-    state.guard.undo_buffers(before)
+    state.before.note_uncounted_writes()
+    state.guard.undo_buffers(state.before)
     if state.ema:
-        state.ema.update(state.parameters, unless=state.guard.bad)
-    state.train_loss.add(losses, own_count, unless=state.guard.bad)
+        state.ema.update(state.parameters, unless=state.guard.step_blocked)
+    state.train_loss.add(losses, count, unless=state.guard.step_blocked)
     state.step += 1
 
 
 def forward_backward_with_retry(
-    state: State, before: Snapshot, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
+    state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
+    """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
         try:
             return forward_backward(state, x, y, divisor, loss)
@@ -110,7 +124,7 @@ def forward_backward_with_retry(
             if not is_out_of_memory(error):
                 raise
             failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
-        halve_micro_batches(state, before, failure, x, y)
+        halve_micro_batches(state, failure, x, y)
 
 
 def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
@@ -118,12 +132,12 @@ def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: 
 
     Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
     """
-    zero_grad(state.all_parameters)
+    zero_grad(state.all_parameters)  # zero: right anywhere between a step and the next backward (lecture 09)
     parts = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
-            total, count = sum_and_count(loss, state.forward(x_part), y_part)
-        state.scaler.scale(total / divisor).backward()
+            total, count = sum_and_count(loss, state.forward(x_part), y_part)  # forward
+        state.scaler.scale(total / divisor).backward()  # backward
         parts.append((total.detach(), count))
     state.require_same_training()
     require_every_gradient(state)
@@ -133,18 +147,19 @@ def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: 
 def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """(x, y) in at most state.n_micro_batches parts whose sizes differ by at most one; each x moves to the device here."""
     count = min(state.n_micro_batches, len(x), state.smallest_share)  # as many on every rank
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True) if count > 1 else [(x, y)]
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
     for x_part, y_part in parts:
         yield x_part.to(state.device, non_blocking=True), y_part
 
 
-def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
+def halve_micro_batches(state: State, error: Exception, x: Tensor, y: Tensor) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error again, with the bytes in use besides activations, if a single example is too much, and where the loss
-    needs the whole batch. Raises RuntimeError with several ranks, because the others are already summing their gradients.
+    Raises the error again, with the bytes in use besides activations, if a single example is too much, where the loss needs
+    the whole batch, and where the attempt cannot be undone. Raises RuntimeError with several ranks, since the others are
+    already summing their gradients.
     """
     if state.n_micro_batches >= len(x):
         raise type(error)(out_of_memory_message(state, error, x, y)) from error
@@ -158,8 +173,13 @@ def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Ten
             f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
             f"others: start again with accumulation={2 * state.n_micro_batches}, or with more ranks"
         )
+    if reason := state.before.why_it_cannot_be_undone():
+        raise type(error)(
+            f"out of memory at step {state.step + 1}, which cannot be repeated in smaller parts: {reason}. Start again with "
+            f"accumulation={2 * state.n_micro_batches}"
+        ) from error
     state.optimizer.zero_grad()
-    before.restore()
+    state.before.restore()
     if is_accelerator(state.device):
         torch.get_device_module(state.device).empty_cache()
     state.n_micro_batches *= 2
@@ -175,7 +195,9 @@ def zero_grad(parameters: list[Tensor]) -> None:
 
 
 def scale_gradients(parameters: list[Tensor], factor: Tensor) -> None:
-    """Multiply all gradients in place by `factor`, 0-dim."""
+    """Multiply all gradients in place by `factor`, 0-dim; torch has no public name for that in one operation."""
+    if factor.device.type == "cpu" and factor == 1:  # the usual case; to ask a GPU would be to wait for it
+        return
     gradients = to_local(parameter.grad for parameter in parameters if parameter.grad is not None)
     if gradients:
         torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))
@@ -278,9 +300,9 @@ def train(
     ):
         check_ranks(ranks, config, order, val_data, run, peak_flops)
         state = State(model, config, device, ranks, optimizer)
-        check_data(state, order, train_data, val_data, loss)
+        known_loss = check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
+        monitor = Monitor(state, order, log, train_data, known_loss, on_log, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
             folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
@@ -294,18 +316,18 @@ def train(
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = y[:0]
                 with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
-                    train_step(state, x, y, loss)
+                    train_step(state, x, y, known_loss)
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
                 stop = ranks.any(sigterm.asked)
                 save_now = folder is not None and (state.due(config.save_every) or stop)
-                check_updates(state, order, train_data, loss, watching=log_now or validate_now or save_now)
+                check_updates(state, order, train_data, known_loss, watching=log_now or validate_now or save_now)
                 if log_now:
                     monitor.log_step()
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, loss, log, folder)
+                        validate(state, val_data, known_loss, log, folder)
                 if save_now or (folder and state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
                         folder.save(state.state_dict(), state.step, state.seconds)
@@ -329,10 +351,10 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watchin
     Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
     """
     if state.guard.on_host:
-        check_now = state.guard.bad is not None
+        check_now = state.guard.step_blocked is not None
     else:
-        check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
-    if check_now and state.guard.bad is not None:
+        check_now = state.due(CHECK_EVERY) or (watching and state.guard.limit_reached)
+    if check_now and state.guard.step_blocked is not None:
         check_skipped_updates(state, order, data, loss)
     if watching:
         state.require_same_parameters()
@@ -344,13 +366,15 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
     newly_skipped = int(state.guard.blocked) - state.skipped
     if newly_skipped:
         require_finite(state)  # the cause may be a bad weight, not a bad gradient
-    if state.guard.over:
+    if state.guard.limit_reached:
         state.whole_model(state.model)  # with FSDP the caller's model gets the weights
         first_bad = state.step - int(state.guard.streak)  # from 0; all later ones were blocked too
         if state.raises_on_nonfinite:
             raise FloatingPointError(bad_gradient_message(state, order, data, loss, first_bad))
         raise FloatingPointError(too_many_skips_message(state, order, first_bad))
     if newly_skipped:
+        if reason := state.before.why_it_cannot_be_undone():
+            raise RuntimeError(f"a step up to {state.step} was skipped, and may have left a trace: {reason}")
         state.skipped += newly_skipped
         if state.guard.on_host:
             state.skipped_steps = [*state.skipped_steps, f"{state.step}"]
@@ -432,7 +456,7 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
-    if not known(loss) and len(data):
+    if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
     return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
 

@@ -302,7 +302,7 @@ def test_a_run_of_an_older_version_goes_on_where_it_was(tmp_path):
     make_older(tmp_path, parts=4, worse=5)
     model = Watched()
     result = train(model, data, wrong, Config(steps=20, **settings), run=tmp_path, dollars_per_hour=36.0)
-    assert set(model.sizes) == {8} and (result.steps, result.stopped_early) == (8, True)
+    assert model.sizes == [32] * 6 + [8] * 8 and (result.steps, result.stopped_early) == (8, True)
 
 
 def test_the_cost_of_an_older_run_is_still_shown(tmp_path):

@@ -11,7 +11,7 @@ from operator import methodcaller
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from utils.data.order import derive_seed
 from utils.device import autocast, rng_state, seed_everything, set_rng_state
@@ -27,6 +27,7 @@ from utils.distributed.parallel import (
 )
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
+from utils.loop.attributes import Attributes, set_attributes
 from utils.loop.config import Config
 from utils.loop.guards import Guard, all_finite, put_back
 from utils.loop.metrics import Mean
@@ -85,7 +86,7 @@ class State:
         if has_modes(self.optimizer):
             self.optimizer.train()
         self.training_weights = None  # while the optimizer is in eval mode
-        self.first_attributes = attributes_of(model)  # a forward pass may count, or keep a recurrent state
+        self.first_attributes = Attributes(model)  # a forward pass may count, or keep a recurrent state
         # Buffers that must stay finite: those that are so at the start. A mask may hold -inf.
         self.finite_buffers = [name for name, buffer in model.named_buffers() if all_finite([buffer])]
         self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
@@ -179,10 +180,11 @@ class State:
 
     @property
     def validation_model(self) -> nn.Module:
-        """The model to validate: the average, if there is one. Its buffers are rank 0's."""
+        """The model to validate: the average, if there is one. Its buffers are rank 0's, its attributes the model's."""
         self.ranks.copy_from_first(list(self.model.buffers()))
         if self.ema:
             self.ema.copy_buffers(self.model)
+            set_attributes(self.ema.model, self.first_attributes.changes(), lambda tensor: tensor.detach().clone())
         return self.ema.model if self.ema else self.model
 
     def whole_model(self, model: nn.Module) -> nn.Module:
@@ -207,11 +209,7 @@ class State:
         require_all_saved(self.optimizer)
         rng, *rng_of_other_ranks = self.ranks.gather(rng_state())
         model = self.model.state_dict()
-        attributes = {
-            name: tree_map_only(Tensor, Tensor.detach, value)
-            for name, value in attributes_of(self.model).items()
-            if value is not self.first_attributes.get(name)
-        }
+        attributes = tree_map_only(Tensor, Tensor.detach, self.first_attributes.changes())
         return {
             "config": asdict(self.config),
             "model": model,
@@ -235,10 +233,7 @@ class State:
         checkpoint.require_same_trained(saved["optimizer"], self.optimizer.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
         put_back(self.model, saved.get("buffers", {}))
-        to_device = methodcaller("to", self.device)
-        for name, value in saved.get("attributes", {}).items():
-            module, _, attribute = name.rpartition(".")
-            setattr(self.model.get_submodule(module), attribute, tree_map_only(Tensor, to_device, value))
+        set_attributes(self.model, saved.get("attributes", {}), methodcaller("to", self.device))
         if self.ema:
             self.ema.model.load_state_dict(shard_all(saved["ema"], self.ema.model))
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -258,17 +253,6 @@ class State:
             set_rng_state(streams[rank])
         else:  # the saved run had fewer ranks
             seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))
-
-
-def attributes_of(model: nn.Module) -> dict[str, object]:
-    """{name: value} of what its modules hold besides parameters, buffers and modules: numbers, tensors, tuples of them."""
-    return {
-        f"{name}.{attribute}": value
-        for name, module in model.named_modules()
-        for attribute, value in vars(module).items()
-        if attribute != "training" and isinstance(value, bool | int | float | tuple | Tensor)
-        if all(type(leaf) in (bool, int, float, Tensor) for leaf in tree_leaves(value))
-    }
 
 
 class Ema:

@@ -27,6 +27,7 @@ from utils.device import autocast, copies_from_pinned, deterministic_algorithms,
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
+from utils.loop.attributes import attributes_put_back
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
@@ -364,16 +365,18 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
 def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
     """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
     config = state.config
-    scores = score(
-        state.validation_model,
-        data,
-        config.val_batch_size,
-        config.precision,
-        config.workers,
-        config.worker_timeout,
-        loss,
-        state.ranks,
-    )
+    model = state.validation_model
+    with attributes_put_back(model):
+        scores = score(
+            model,
+            data,
+            config.val_batch_size,
+            config.precision,
+            config.workers,
+            config.worker_timeout,
+            loss,
+            state.ranks,
+        )
     log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
     require_finite_validation_loss(state, scores.loss)
     if not state.is_best(scores.loss):

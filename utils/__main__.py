@@ -107,7 +107,11 @@ def run_train(options: argparse.Namespace) -> int:
     with own_random_streams(config.seed):
         model = build_model(labels)
     say = printed if ranks.first else lambda text: None
-    on_log = None if options.progress else lambda record, model: say(line_of(record, config.steps))
+
+    def say_record(record: dict, model: nn.Module) -> None:
+        if "loss" in record:
+            say(line_of(record, config.steps))
+
     say(
         f"{options.run}: {labels['model']} with {sum(p.numel() for p in model.parameters()):,} parameters, "
         f"{len(splits.train):,} examples, {config.steps:,} steps"
@@ -120,7 +124,7 @@ def run_train(options: argparse.Namespace) -> int:
             config,
             run=options.run,
             labels=labels,
-            on_log=on_log,
+            on_step=None if options.progress else say_record,
             progress=options.progress,
             dollars_per_hour=options.dollars_per_hour,
             peak_flops=options.peak_flops,

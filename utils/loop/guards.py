@@ -130,7 +130,7 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
         before = Snapshot(model)
         kept.enter_context(attributes_put_back(model))
         copies = [dict(held) for held in own]
-    sums = {name: _sum(p) for name, p in model.named_parameters() if id(p) in shared}
+    sums = {name: checksum(p) for name, p in model.named_parameters() if id(p) in shared}
     try:
         with own_random_streams():
             for module, held in zip(modules, copies, strict=True):
@@ -144,7 +144,7 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
         if before:
             before.restore()
         kept.close()
-    changed = [name for name, p in model.named_parameters() if name in sums and _sum(p) != sums[name]]
+    changed = [name for name, p in model.named_parameters() if name in sums and checksum(p) != sums[name]]
     if changed:
         raise ValueError(
             f"the model's forward changes {changed[0]}, a parameter, and a trial on two examples before the first step has "
@@ -153,7 +153,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
         )
 
 
-def _sum(parameter: Tensor) -> complex:
+def checksum(parameter: Tensor) -> complex:
+    """The sum of its entries: an equal one almost surely means that they are the same. Waits for the device."""
     (local,) = to_local([parameter.detach()])
     return complex(local.sum(dtype=torch.complex128 if local.is_complex() else torch.float64))
 

@@ -31,13 +31,13 @@ def check_arguments(
     config: object,
     loss: object,
     optimizer: object = None,
-    on_log: object = None,
+    on_step: object = None,
     progress: object = False,
     dollars_per_hour: object = 0.0,
     peak_flops: object = 0.0,
 ) -> None:
     """Raises ValueError unless each argument of `train` is of the right kind: a model whose weights are there, a Config,
-    functions (optimizer and on_log may be None), a bool, and numbers that are at least 0.
+    functions (optimizer and on_step may be None), a bool, and numbers that are at least 0.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is {model!r}: pass an nn.Module, which calling its class makes")
@@ -45,7 +45,7 @@ def check_arguments(
         raise ValueError(f"config is {config!r}: pass a Config")
     if not callable(loss):
         raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
-    for name, function in {"optimizer": optimizer, "on_log": on_log}.items():
+    for name, function in {"optimizer": optimizer, "on_step": on_step}.items():
         if function is not None and (not callable(function) or isinstance(function, torch.optim.Optimizer)):
             raise ValueError(f"{name} is {function!r}: {ADVICE[name]}")
     if not isinstance(progress, bool):
@@ -65,7 +65,7 @@ def check_arguments(
 ADVICE = {
     "optimizer": "pass a function that makes one, since the model may be moved before:\n"
     "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))",
-    "on_log": "pass a function of (record, model)",
+    "on_step": "pass a function of (record, model)",
 }
 
 

@@ -39,6 +39,7 @@ from utils.loop.diagnosis import (
     too_many_skips_message,
 )
 from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
+from utils.loop.hooks import OnStep
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
@@ -219,7 +220,7 @@ def train(
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
-    on_log: Callable[[dict, nn.Module], None] | None = None,
+    on_step: OnStep | None = None,
     progress: bool = False,
     dollars_per_hour: float = 0.0,
     peak_flops: float = 0.0,
@@ -236,9 +237,10 @@ def train(
     cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
-    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
+    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
-    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
+    on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
+    that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
     progress: show a progress bar.
     dollars_per_hour: price of the machine, for the cost in the run's metadata.
     peak_flops: peak FLOP/s of one device, for MFU; 0: the published peak of the GPU, or no MFU if it is unknown. On a GPU
@@ -252,7 +254,7 @@ def train(
     or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
     """
     config = Config() if config is None else config
-    check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)
+    check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
     train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
@@ -281,7 +283,7 @@ def train(
         state = State(model, config, device, ranks, optimizer)
         check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
+        monitor = Monitor(state, order, log, train_data, loss, on_step, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
             folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
@@ -306,7 +308,7 @@ def train(
                     monitor.log_step()
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, loss, log, folder)
+                        validate(state, val_data, loss, monitor, folder)
                 if save_now or (folder and state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
                         folder.save(state.state_dict(), state.step, state.seconds)
@@ -362,7 +364,7 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
         state.scheduler.step()
 
 
-def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
+def validate(state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: RunFolder | None) -> None:
     """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
     config = state.config
     model = state.validation_model
@@ -377,7 +379,7 @@ def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolde
             loss,
             state.ranks,
         )
-    log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
+    monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
     require_finite_validation_loss(state, scores.loss)
     if not state.is_best(scores.loss):
         return

@@ -41,6 +41,8 @@ MODELS = {
     "fashion": ("mlp", "cnn"),
     "spiral": ("mlp",),
 }  # by data set, the default first; text files use the models of shakespeare
+SELECTIONS = ("min val_loss", "max val_accuracy")  # others need code that adds a number to the record
+WORDS = {"val_loss": "validation loss", "val_accuracy": "validation accuracy"}
 SHAPES = {"fashion": (1, 28, 28), "spiral": (2,)}  # of one example; that of a text is (T,), T up to the context
 
 
@@ -84,6 +86,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
         if field.name in CHOICES:
             kind = {"choices": CHOICES[field.name]}
+        if field.name == "select":
+            kind = {"choices": SELECTIONS}
         parser.add_argument(option_of(field.name), default=field.default, help=docs[field.name], **kind)
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=False, help="a progress bar in place of lines"
@@ -196,7 +200,9 @@ def report(result: Result, splits: Splits, run: Path) -> None:
         f"{result.steps} steps, {result.skipped} skipped, in {run}{' (stopped early)' if result.stopped_early else ''}"
     )
     if result.best:
-        print(f"best validation loss {result.best['val_loss']:.4f} nats, after step {result.best['step']}")
+        (name,) = result.best.keys() - {"step"}
+        unit = " nats" if name == "val_loss" else ""
+        print(f"best {WORDS.get(name, name)} {result.best[name]:.4f}{unit}, after step {result.best['step']}")
     if splits.test is not None:
         scores = evaluate(result.ema or result.model, splits.test)
         print(f"test accuracy {scores.accuracy:.4f} on {scores.targets} examples, at the last step")

@@ -461,8 +461,11 @@ def test_it_learns_the_spiral():
 
 def test_an_improvement_counts_from_min_delta_on():
     state = State(net(), Config(patience=2, min_delta=0.25, device=DEVICE.type), DEVICE)
-    assert [state.is_best(loss) for loss in (2.0, 1.75, 1.5, 1.375, 1.3)] == [True, False, True, False, False]
-    assert state.best["val_loss"] == 1.5 and state.stopped_early
+    counts = []
+    for loss in (2.0, 1.75, 1.5, 1.375, 1.3):
+        assert not state.stopped_early and state.is_best(loss)
+        counts.append(state.validations_without_improvement)
+    assert counts == [0, 1, 0, 1, 2] and state.best["val_loss"] == 1.3 and state.stopped_early
 
 
 class WithState(nn.Linear):

@@ -872,7 +872,7 @@ def _(right, state, val_loss):
 @planted(None, "compared with the last loss, not the best", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
-    state.best["val_loss"] = val_loss
+    state.last_improvement = val_loss
     return best
 
 

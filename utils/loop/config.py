@@ -66,10 +66,12 @@ class Config:
     """if a gradient is not finite: raise, or skip the step; fp16 always skips, to lower its scale"""
     max_skips: int = 16
     """stop with an error after this many skipped steps in a row (16 halvings bring fp16's first scale, 65536, to 1)"""
+    select: str = "min val_loss"
+    """which validation is best: min or max, and the name of val_loss, val_accuracy, or a number that on_step adds"""
     patience: int = 0
-    """stop early after this many validations without a better loss; 0: never"""
+    """stop early after this many validations without a better one; 0: never"""
     min_delta: float = 0.0
-    """least improvement of the validation loss that counts, in nats"""
+    """least improvement that patience counts as better, in units of what is selected; the best is best by however little"""
     val_every: int = 0
     """steps between validations; the last step is always validated, 0: only that"""
     val_batch_size: int = 256
@@ -94,6 +96,11 @@ class Config:
     def warmup_steps(self) -> int:
         """The steps of warm-up, where `warmup` may be a share of all steps."""
         return int(self.warmup) if self.warmup >= 1 else round(self.warmup * self.steps)
+
+    @property
+    def selected(self) -> str:
+        """The name of the number by which the best validation is selected."""
+        return self.select.partition(" ")[2]
 
     def loading(self, device: torch.device) -> dict:
         """How to load batches for `device`: the options of utils.data.order.batches."""
@@ -128,6 +135,15 @@ class Config:
         )
         self._require(
             not (self.compile and self.parallel == "fsdp"), "compile", "FSDP's forward is not compiled here: choose ddp"
+        )
+        direction, _, selected = self.select.partition(" ")
+        self._require(
+            direction in ("min", "max") and selected.strip() == selected != "",
+            "select",
+            f"say whether the smallest or the largest is best, 'min {self.select}' or 'max {self.select}'",
+        )
+        self._require(
+            self.select not in ("max val_loss", "min val_accuracy"), "select", "that would be the worst validation"
         )
         for name in ("momentum", "beta1", "beta2", "ema"):
             self._require(0 <= getattr(self, name) < 1, name, "it must be at least 0 and below 1")

@@ -241,6 +241,29 @@ def require_finite_training_loss(state: State, loss: float | None) -> None:
         )
 
 
+def selected_number(state: State, record: dict) -> float:
+    """The number of a validation's record by which the best is selected.
+
+    Raises ValueError if it is missing, and FloatingPointError if it is not finite, under the policy "raise".
+    """
+    name, select = state.config.selected, state.config.select
+    value = record.get(name)
+    if value is None:
+        has = ", ".join(key for key, number in record.items() if key != "step" and number is not None)
+        raise ValueError(
+            f"select is {select!r}, and the record of the validation after step {state.step} has no {name} (it has {has}): "
+            f"let on_step return it for each record that has a val_loss:\n"
+            f"    def on_step(record, model):\n"
+            f'        return {{{name!r}: ...}} if "val_loss" in record else None'
+        )
+    if not math.isfinite(value) and state.config.nonfinite == "raise":
+        raise FloatingPointError(
+            f"{name}, by which the best is selected, is {value} after step {state.step}: return a finite number, also where "
+            "it is undefined; nonfinite='skip' continues, and never counts such a validation as the best"
+        )
+    return value
+
+
 def require_finite_validation_loss(state: State, loss: float) -> None:
     """Raises FloatingPointError if the validation loss is not finite, under the policy "raise"."""
     if not math.isfinite(loss) and state.config.nonfinite == "raise":

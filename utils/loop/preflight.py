@@ -69,6 +69,20 @@ ADVICE = {
 }
 
 
+def check_selection(config: Config, val_data: object, loss: Loss, on_step: object) -> None:
+    """Raises ValueError if no validation can have the number by which the best is to be selected."""
+    select, name = config.select, config.selected
+    if val_data is None and select != Config.select:
+        raise ValueError(f"select is {select!r}, and there is no validation: pass val_data, or leave select out")
+    if name == "val_accuracy" and ((what := known(loss)) is None or what.class_axis is None):
+        raise ValueError(
+            f"select is {select!r}, and only a cross-entropy of class indices has an accuracy: select by val_loss, or by a "
+            "number that on_step adds"
+        )
+    if name not in ("val_loss", "val_accuracy") and on_step is None:
+        raise ValueError(f"select is {select!r}, and nothing adds {name} to the record: pass on_step, which returns it")
+
+
 def check_wrapped(model: nn.Module) -> None:
     """Raises ValueError for a wrapper that puts its own prefix before the name of every weight."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):

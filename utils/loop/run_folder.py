@@ -253,7 +253,7 @@ class RunFolder:
 
 
 def best_weights(run: str | Path) -> dict:
-    """The weights (a state_dict) with the best validation loss of a run: of the average, if the run kept one.
+    """The weights (a state_dict) of a run's best validation, by config.select: of the average, if the run kept one.
 
     Raises FileNotFoundError if the run has saved none.
     """

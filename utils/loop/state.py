@@ -43,7 +43,7 @@ from utils.loop.optim import (
 # The attributes of State that a checkpoint holds under "progress", and what older versions called two of them.
 PROGRESS = (
     *("step", "skipped", "skipped_steps", "n_micro_batches"),
-    *("best", "validations_without_improvement", "stopped_early", "seconds"),
+    *("best", "last_improvement", "validations_without_improvement", "stopped_early", "seconds"),
 )
 FORMER_NAMES = {"parts": "n_micro_batches", "worse": "validations_without_improvement"}
 
@@ -104,9 +104,10 @@ class State:
         self.n_micro_batches = config.accumulation  # per step; doubled when memory runs out
         self.additive = True  # whether the loss of a batch is the sum of its parts': tried before the first step
         self.smallest_share = math.inf  # the smallest number of examples that any rank has in this step
-        self.best = None  # the step and the loss of the best validation
+        self.best = None  # the step of the best validation, and the number by which it was selected
         self.best_weights = None  # a copy of the weights validated then, if there is no run folder
-        self.validations_without_improvement = 0  # since the best
+        self.last_improvement = None  # the selected number, when it was last better by more than min_delta
+        self.validations_without_improvement = 0  # since then
         self.stopped_early = False
         self.seconds = 0.0
 
@@ -194,16 +195,26 @@ class State:
         target = self.original_model if model is self.model else copy.deepcopy(self.original_model).eval()
         return copy_full(target, model)
 
-    def is_best(self, val_loss: float) -> bool:
-        """Whether this validation is the best so far; stops the run when patience is exhausted."""
-        better = self.best is None or val_loss < self.best["val_loss"] - self.config.min_delta
-        if better and math.isfinite(val_loss):
-            self.best = {"step": self.step, "val_loss": val_loss}
+    def is_best(self, value: float) -> bool:
+        """Whether this validation is the best so far, by however little; stops the run when patience is exhausted.
+
+        value: of what config.select names. Patience counts the validations since it was last better by more than min_delta.
+        """
+        name, sign = self.config.selected, -1 if self.config.select.startswith("max ") else 1
+
+        def better_than(other: float | None, by: float = 0.0) -> bool:
+            return math.isfinite(value) and (other is None or sign * value < sign * other - by)
+
+        if better_than(self.last_improvement, by=self.config.min_delta):
+            self.last_improvement = value
             self.validations_without_improvement = 0
-            return True
-        self.validations_without_improvement += 1
-        self.stopped_early = 0 < self.config.patience <= self.validations_without_improvement
-        return False
+        else:
+            self.validations_without_improvement += 1
+            self.stopped_early = 0 < self.config.patience <= self.validations_without_improvement
+        best = better_than(self.best[name] if self.best else None)
+        if best:
+            self.best = {"step": self.step, name: value}
+        return best
 
     def state_dict(self) -> dict:
         require_all_saved(self.optimizer)
@@ -246,6 +257,8 @@ class State:
         progress = {FORMER_NAMES.get(name, name): value for name, value in saved["progress"].items()}
         for name in PROGRESS:
             setattr(self, name, progress.get(name, getattr(self, name)))
+        if "last_improvement" not in progress and self.best:  # to an older version it was the best
+            self.last_improvement = self.best["val_loss"]
         rank = self.ranks.rank
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
         streams = [saved["rng"], *saved.get("rng_of_other_ranks", [])]

@@ -36,6 +36,7 @@ from utils.loop.diagnosis import (
     require_every_gradient,
     require_finite,
     require_finite_validation_loss,
+    selected_number,
     too_many_skips_message,
 )
 from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
@@ -62,6 +63,7 @@ from utils.loop.preflight import (
     check_lengths,
     check_own_loss,
     check_ranks,
+    check_selection,
     warm_up_ddp,
 )
 from utils.loop.run_folder import RunFolder
@@ -255,6 +257,7 @@ def train(
     """
     config = Config() if config is None else config
     check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
+    check_selection(config, val_data, loss, on_step)
     train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
@@ -379,9 +382,9 @@ def validate(state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: 
             loss,
             state.ranks,
         )
-    monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
+    record = monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
     require_finite_validation_loss(state, scores.loss)
-    if not state.is_best(scores.loss):
+    if not state.is_best(selected_number(state, record)):
         return
     if folder:
         folder.save(state.state_dict(), state.step, state.seconds, kind="best")
@@ -397,7 +400,8 @@ class Result:
 
     history: log and validation records, in order; only values under "measured" differ from run to run. ema: the averaged
     model, or None. steps: the number made. skipped: how many of these had a blocked update. best: {"step", "val_loss"} of
-    the best validation, or None. best_weights: the state_dict validated then; None if it is in the run folder.
+    the best validation, or the number that was selected by in place of val_loss; None without a validation. best_weights:
+    the state_dict validated then; None if it is in the run folder.
     """
 
     def __init__(self, log: Log, state: State):

@@ -891,6 +891,7 @@ resumed_without(None, "the skipped steps", resumes["skipped steps"], "progress",
 resumed_without(None, "the totals of half a record", resumes["position in the data"], "train_loss")
 resumed_without(None, "the step", resumes["position in the data"], "progress", "step")
 resumed_without(None, "the best", resumes["early stopping"], "progress", "best")
+resumed_without(None, "the last improvement", resumes["early stopping"], "progress", "last_improvement")
 resumed_without(
     None,
     "the validations since the best",

@@ -372,8 +372,8 @@ def _(right, state, x, y):
 
 
 @planted(8, "schedule in steps, stepped once an epoch", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(config, step // 3)
+def _(right, config, step, **own):
+    return right(config, step // 3, **own)
 
 
 @planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.state.LambdaLR")
@@ -382,8 +382,8 @@ def _(right, optimizer, factor):
 
 
 @planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(replace(config, final_lr=0.0), step)
+def _(right, config, step, **own):
+    return right(replace(config, final_lr=0.0), step, **own)
 
 
 # ---- the running average ---------------------------------------------------------------------------------------------
@@ -514,8 +514,8 @@ def _(right, parameters, limit):
 
 
 @planted(None, "the logged rate is the next step's", check.logged_rate_is_the_one_used, "loop.monitor.lr_factor")
-def _(right, config, step):
-    return right(config, step + 1)
+def _(right, config, step, **own):
+    return right(config, step + 1, **own)
 
 
 @planted(None, "the logged epoch is the next step's", check.logged_rate_is_the_one_used, "data.order.Order.epoch")

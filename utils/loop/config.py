@@ -113,6 +113,7 @@ class Config:
         }
 
     def __post_init__(self):
+        self._require(not callable(self.schedule), "schedule", "pass a function to train, as its argument `schedule`")
         for field in fields(self):
             self._check_type(field.name, field.type)
         at_least = {

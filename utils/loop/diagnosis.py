@@ -113,7 +113,7 @@ def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) 
 
 def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, step: int) -> str:
     """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
-    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
+    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step, factors=state.factors)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
     look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
     examples = format_indices(order.batch(step))

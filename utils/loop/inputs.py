@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
 from utils.loop.metrics import Loss
+from utils.loop.schedule import name_of_schedule
 from utils.loop.state import State
 
 NOT_SETTINGS = ("capturable", "differentiable", "foreach", "fused")  # how a step is computed, not what
@@ -24,6 +25,7 @@ def inputs_of(
         "loss": name_of(loss),
         "model": str(state.original_model),
         "optimizer": settings_of(state.optimizer),
+        "schedule": name_of_schedule(state.factors, state.config.steps),
     }
     if own_optimizer:
         inputs["optimizer's groups"] = details_of(state.optimizer, state.model)

@@ -74,11 +74,14 @@ class Monitor:
         self.targets_before_resume = 0
         examples = sum(map(self.order.size, range(self.since, state.step)))
         self.since = state.step
+        rate_of = max(
+            0, state.scheduler.last_epoch - 1
+        )  # the step whose rate was used: blocked steps rewind the schedule
         record = {
             "step": state.step,
             "epoch": self.order.epoch(state.step - 1),
             "loss": total / targets if targets else None,  # None: every target since the last record was IGNORE
-            "lr": float(state.scheduler.base_lrs[0]) * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
+            "lr": float(state.scheduler.base_lrs[0]) * lr_factor(state.config, rate_of, factors=state.factors),
             "grad_norm": state.norm.item(),
             "skipped": state.skipped,
             **({"skipped_steps": state.skipped_steps} if state.skipped_steps else {}),

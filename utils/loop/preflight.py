@@ -21,6 +21,7 @@ from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
 from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
+from utils.loop.schedule import BY_CONFIG
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -208,6 +209,7 @@ def check_ranks(
     val_data: Dataset | None,
     run: str | Path | None,
     peak_flops: float,
+    schedule: str = BY_CONFIG,
 ) -> None:
     """Raises ValueError, on every rank, unless all ranks were asked for the same run."""
     if ranks.world == 1:
@@ -217,6 +219,7 @@ def check_ranks(
         "validation examples": None if val_data is None else len(val_data),
         "run folder": run,
         "peak_flops": peak_flops,
+        "schedule": schedule,
     }
     ranks.require_same("the run", asdict(config) | asked)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from utils.loop import checkpoint
 from utils.loop.config import NOW_ARGUMENTS_OF_TRAIN, Config
 from utils.loop.run_folder import best_weights
+from utils.loop.schedule import BY_CONFIG
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,16 @@ class SavedRun:
         """What a reader wants to know first: {what: a phrase}."""
         config, sessions = self.metadata["config"], self.metadata["sessions"]
         machine = sessions[-1]["fingerprint"] if sessions else {}
+        settings = _unusual(config)
+        if sessions and sessions[-1].get("inputs", {}).get("schedule", BY_CONFIG) != BY_CONFIG:
+            settings["schedule"] = "by a function"
         last = {name: _last(self.records, name) for name in ("step", "loss", "val_loss")}
         best = self.saved_steps("best")[-1:]
         seconds, dollars = (self.metadata.get(name) or 0 for name in ("seconds", "dollars"))
         shown = {
             "run": f"{self.path}, step {last['step'] or 0:,} of {config['steps']:,}",
             "data": ", ".join(f"{name} {_short(value)}" for name, value in self.labels.items()),
-            "config": ", ".join(f"{name} {value}" for name, value in _unusual(config).items()) or "all as by default",
+            "config": ", ".join(f"{name} {value}" for name, value in settings.items()) or "all as by default",
             "hardware": f"{machine.get('hardware')}, {machine.get('threads')} threads, {machine.get('ranks', 1)} ranks, "
             f"torch {machine.get('torch')}, commit {machine.get('commit')}"
             + " and changes"

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -56,8 +56,10 @@ class State:
         device: torch.device,
         ranks: Ranks = SINGLE_PROCESS,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+        factors: Sequence[float] | None = None,
     ):
         self.config = config
+        self.factors = factors  # of the peak rate at each step, by a schedule of the caller's own
         self.device = device
         self.ranks = ranks
         if not model.training:
@@ -89,7 +91,7 @@ class State:
         self.first_attributes = Attributes(model)  # a forward pass may count, or keep a recurrent state
         # Buffers that must stay finite: those that are so at the start. A mask may hold -inf.
         self.finite_buffers = [name for name, buffer in model.named_buffers() if all_finite([buffer])]
-        self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config))
+        self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config, factors=factors))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         # With a scaler overflow is normal: the step is skipped and the scale lowered.
         self.raises_on_nonfinite = config.nonfinite == "raise" and not self.scaler.is_enabled()
@@ -252,6 +254,9 @@ class State:
         if "training_weights" in saved:
             self._train_on([shard_like(*pair) for pair in zip(saved["training_weights"], self.parameters, strict=True)])
         self.scheduler.load_state_dict(saved["scheduler"])
+        if self.factors is not None:  # of a run that has got more steps, the rate of the next was unknown
+            self.scheduler.last_epoch -= 1
+            self.scheduler.step()
         self.scaler.load_state_dict(saved["scaler"])
         self.guard.load_state_dict(saved["guard"])
         progress = {FORMER_NAMES.get(name, name): value for name, value in saved["progress"].items()}

@@ -67,6 +67,7 @@ from utils.loop.preflight import (
     warm_up_ddp,
 )
 from utils.loop.run_folder import RunFolder
+from utils.loop.schedule import Schedule, factors_of, name_of_schedule
 from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.state import State
 
@@ -221,6 +222,7 @@ def train(
     labels: dict[str, str | float] | None = None,
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    schedule: Schedule | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     on_step: OnStep | None = None,
     progress: bool = False,
@@ -240,6 +242,8 @@ def train(
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
+    schedule: (step from 0, steps) → the factor of the peak rate at this step; it replaces schedule, warmup and final_lr of
+    the config. It is asked for all steps beforehand, and must give the same answers again.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
     that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
@@ -258,6 +262,7 @@ def train(
     config = Config() if config is None else config
     check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
     check_selection(config, val_data, loss, on_step)
+    factors = factors_of(schedule, config)
     train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
@@ -282,8 +287,8 @@ def train(
         Termination() as sigterm,
         folder or nullcontext(),
     ):
-        check_ranks(ranks, config, order, val_data, run, peak_flops)
-        state = State(model, config, device, ranks, optimizer)
+        check_ranks(ranks, config, order, val_data, run, peak_flops, name_of_schedule(factors, config.steps))
+        state = State(model, config, device, ranks, optimizer, factors)
         check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
         monitor = Monitor(state, order, log, train_data, loss, on_step, progress, peak_flops)

@@ -159,6 +159,54 @@ def test_a_folder_of_an_older_version_goes_on_with_what_counted_as_better_there(
     assert result.best == {"step": 3, "val_loss": 0.2}
 
 
+def of_the_others(outputs, targets):
+    """Compares the examples of a batch."""
+    distances = (outputs[:, None] - outputs).square().sum(-1)
+    return (distances * (targets[:, None] == targets)).sum() / len(targets), len(targets)
+
+
+BEFORE = {"steps": 6, "val_every": 2, "val_batch_size": 54, "save_every": 3}
+
+
+def stopped_after_4(folder, loss, **settings) -> None:
+    on_step = stopping_at(4, adds(*range(6)))
+    with pytest.raises(Stop):
+        train(net(), DATA, VAL, config(**BEFORE | settings), run=folder, loss=loss, on_step=on_step)
+
+
+@pytest.mark.parametrize("change", [{"val_every": 1}, {"val_every": 0}, {"val_every": 5}, {"val_batch_size": 7}])
+def test_validations_may_change_on_resume(tmp_path, change):
+    """The weights are those of a run that was not stopped, and the best is the best of the validations that were made."""
+    straight, resumed = net(), net()
+    train(straight, DATA, VAL, config(**BEFORE))
+    stopped_after_4(tmp_path, nn.CrossEntropyLoss())
+    result = train(resumed, DATA, VAL, config(**BEFORE | change), run=tmp_path, loss=nn.CrossEntropyLoss())
+    assert same(resumed.state_dict(), straight.state_dict())
+    validated = [record for record in result.history if "val_loss" in record]
+    every = change.get("val_every", 2)
+    assert [r["step"] for r in validated] == [2, *(n for n in (4, 5, 6) if n == 6 or (every and n % every == 0))]
+    assert result.best["val_loss"] == min(record["val_loss"] for record in validated)
+    saved = json.loads((tmp_path / "run.json").read_text())["config"]
+    assert saved == saved | change
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "loss", "words"),
+    [
+        ({"val_every": 1}, {"patience": 9}, nn.CrossEntropyLoss(), "val_every: 2 → 1, by which patience counts"),
+        ({"val_batch_size": 7}, {"patience": 9}, nn.CrossEntropyLoss(), "val_batch_size: 54 → 7, by which patience"),
+        ({"val_batch_size": 7}, {}, of_the_others, r"\(val_batch_size: 54 → 7\), whose losses depend on the size of a"),
+    ],
+)
+def test_validations_may_not_change_where_more_depends_on_them(tmp_path, change, settings, loss, words):
+    stopped_after_4(tmp_path, loss, **settings)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=words):
+        train(net(), DATA, VAL, config(**BEFORE | settings | change), run=tmp_path, loss=loss)
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    train(net(), DATA, VAL, config(**BEFORE | settings), run=tmp_path, loss=loss)
+
+
 # ---- what cannot be selected by --------------------------------------------------------------------------------------
 
 

@@ -173,13 +173,14 @@ CHOICES = {
 }
 
 # Fields that do not change the weights, except that `parallel` changes their rounding: a run may be resumed with other
-# values of these.
+# values of these. Of WHEN_VALIDATED only without patience, which counts validations and compares their losses.
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
         "parallel",
     }
 )
+WHEN_VALIDATED = frozenset({"val_every", "val_batch_size"})
 
 
 # Fields of older versions that are arguments of `train` now: old run folders hold them.
@@ -192,12 +193,13 @@ def differences(old: dict, new: Config) -> list[str]:
     A run at a constant rate may get more steps: those that it has made are the same. A field that an older version did
     not save is what is now its default.
     """
+    watched = frozenset() if new.patience else WHEN_VALIDATED
     now = asdict(new)
     old = {field.name: field.default for field in fields(Config)} | old
     longer = new.schedule == "constant" and not 0 < new.warmup < 1 and new.steps > old["steps"]
-    may_change = MAY_CHANGE_ON_RESUME | NOW_ARGUMENTS_OF_TRAIN | ({"steps"} if longer else set())
+    may_change = MAY_CHANGE_ON_RESUME | watched | NOW_ARGUMENTS_OF_TRAIN | ({"steps"} if longer else set())
     return [
-        f"{name}: {old.get(name)!r} → {now.get(name)!r}"
+        f"{name}: {old.get(name)!r} → {now.get(name)!r}" + ", by which patience counts" * (name in WHEN_VALIDATED)
         for name in {**now, **old}
         if name not in may_change and old.get(name) != now.get(name)
     ]

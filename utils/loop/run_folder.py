@@ -91,11 +91,22 @@ class RunFolder:
         """
         saved = self.load_newest()
         if saved:
+            if saved["progress"]["best"] and not state.additive:
+                self._require_same_batches_of_validation()
             steps = self.metadata["config"]["steps"]  # of a run that gets more, these are to have the same rates
             self._compare(inputs | {"schedule": name_of_schedule(state.factors, steps)})
             state.load_state_dict(saved)
         self.open_for_writing(state.step, state.device, inputs)
         self.log.resume(state.step)
+
+    def _require_same_batches_of_validation(self) -> None:
+        """Of a loss that compares the examples of a batch: in batches of another size none is better or worse."""
+        before, now = self.metadata["config"].get("val_batch_size", Config.val_batch_size), self.config.val_batch_size
+        if before != now:
+            raise ValueError(
+                f"{self.path} holds a run of another config (val_batch_size: {before} → {now}), whose losses depend on the "
+                "size of a batch, since the loss of one is not the sum of its examples': continue with the old value"
+            )
 
     def _compare(self, inputs: dict[str, str]) -> None:
         if not self.metadata["sessions"]:

@@ -310,8 +310,8 @@ def _wrapper_advice(outputs: object) -> str:
 
 
 NOT_ADDITIVE = (
-    "the loss of a batch is not the sum of its parts' losses (it compares examples, or adds a term once for a batch), so "
-    "that in parts it would be another one"
+    "the loss of a batch is not the sum of its parts' losses (it compares examples, adds a term once for a batch, or draws "
+    "numbers for each example by other than torch), so that in parts it would be another one"
 )
 
 

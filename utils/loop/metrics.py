@@ -74,6 +74,18 @@ def weigh_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Ten
     return weights.where(counted, 0).sum()
 
 
+def weighs_classes(loss: Loss) -> bool:
+    """Whether what the loss is divided by is a sum of weights, and not the number of labels."""
+    return type(loss) in LABELS and loss.weight is not None
+
+
+def count_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Tensor:
+    """The number of labels that count, whatever they weigh; of soft targets that of rows. 0-dim."""
+    if targets.is_floating_point():
+        return weigh_labels(loss, targets)
+    return targets.ne(loss.ignore_index).count_nonzero()
+
+
 # What the mean of torch's loss modules divides by. (Of KLDivLoss(reduction="batchmean") it is the examples.)
 LABELS = (nn.CrossEntropyLoss, nn.NLLLoss)
 ENTRIES = (

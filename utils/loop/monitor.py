@@ -20,7 +20,7 @@ from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import without_a_trace
 from utils.loop.hooks import OnStep, ask
 from utils.loop.log import MEASURED, Log
-from utils.loop.metrics import Loss, sum_and_count
+from utils.loop.metrics import Loss, sum_and_count, weighs_classes
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
@@ -43,6 +43,7 @@ class Monitor:
         self.order = order
         self.log = log
         self.on_step = on_step
+        self.counts_labels = weighs_classes(loss)  # or else what the loss is divided by
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
         self.flops_per_example = self._count_flops(data, loss) if self.peak else None
@@ -70,7 +71,11 @@ class Monitor:
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
-        rate = (targets - self.targets_before_resume) / seconds
+        trained = targets - self.targets_before_resume
+        if self.counts_labels:
+            trained = state.labels.over(state.ranks).sums[1]
+            state.labels.clear()
+        rate = trained / seconds
         self.targets_before_resume = 0
         examples = sum(map(self.order.size, range(self.since, state.step)))
         self.since = state.step

@@ -98,6 +98,7 @@ class State:
         self.guard = Guard(self.optimizer, device, limit=1 if self.raises_on_nonfinite else config.max_skips)
         self.ema = Ema(self.original_model, config.ema, make_copy) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
+        self.labels = Mean(device)  # as many were trained on since then, in this process; counted if they have weights
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.autocast = autocast(device, config.precision)  # can be entered many times
         self.step = 0  # steps made

@@ -50,9 +50,11 @@ from utils.loop.metrics import (
     Scores,
     count_beforehand,
     count_correct,
+    count_labels,
     known,
     nonzero,
     sum_and_count,
+    weighs_classes,
 )
 from utils.loop.monitor import Monitor
 from utils.loop.optim import has_modes, require_all_saved
@@ -101,6 +103,8 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     if state.ema:
         state.ema.update(state.parameters, unless=state.guard.bad)
     state.train_loss.add(losses, own_count, unless=state.guard.bad)
+    if weighs_classes(loss):
+        state.labels.add([], count_labels(loss, y), unless=state.guard.bad)
     state.step += 1
 
 

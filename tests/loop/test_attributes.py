@@ -182,6 +182,32 @@ def test_the_average_is_validated_with_what_the_model_keeps():
     assert result.history[-1]["val_loss"] == evaluate(average, DATA).loss
 
 
+class Late(nn.Module):
+    """Makes a part of itself in its first pass that trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+
+    def forward(self, x):
+        if torch.is_grad_enabled() and not hasattr(self, "late"):
+            self.late = nn.Identity()
+            self.late.factor = 0.5
+        return self.layer(x) * (self.late.factor if hasattr(self, "late") else 0.5)
+
+
+def test_a_part_that_a_forward_makes_is_made_again(tmp_path):
+    def build():
+        torch.manual_seed(0)
+        return Late().double()
+
+    straight, resumed = build(), build()
+    train(straight, DATA, DATA, config(ema=0.9, val_every=2))
+    train(build(), DATA, DATA, config(steps=4, ema=0.9, val_every=2), run=tmp_path)
+    train(resumed, DATA, DATA, config(ema=0.9, val_every=2), run=tmp_path)
+    assert distance(straight, resumed) == 0 and resumed.late.factor == 0.5
+
+
 def test_what_a_block_adds_changes_or_takes_away_is_put_back():
     model = nn.Linear(2, 2)
     bank, shared = torch.arange(3.0), {"seen": [1, 2]}

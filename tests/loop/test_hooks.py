@@ -357,6 +357,24 @@ def test_the_first_rank_looks_and_every_rank_has_the_numbers(parallel):
     assert first[1] == second[1] and [step for step, _, _ in first[1]] == first[0]
 
 
+def fail_on_a_rank(tests: str) -> list[str]:
+    sys.path.insert(0, tests)
+    module = importlib.import_module("loop.test_hooks")
+    try:
+        module.train(module.plain_net(), module.DATA, None, module.config(device="cpu"), on_step=lambda *_: "no dict")
+    except (ValueError, RuntimeError) as error:
+        return [str(error)]
+    return []
+
+
+def test_no_rank_waits_for_one_whose_look_has_failed():
+    first, second = (rank.result[0] for rank in on_ranks(2, fail_on_a_rank, str(TESTS), group=False))
+    assert first.startswith("on_step at step 3 has returned 'no dict'")
+    assert second.startswith(
+        "on_step has failed on rank 0 at step 3 (ValueError: on_step at step 3 has returned 'no dict'"
+    )
+
+
 def test_a_loss_of_the_callers_own_is_left_alone():
     """What a probe computes with the loss leaves no gradient behind that a step would take."""
 

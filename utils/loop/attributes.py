@@ -51,11 +51,14 @@ class Attributes:
 def set_attributes(model: nn.Module, values: dict[str, object], of_tensor: Callable[[Tensor], Tensor]) -> None:
     """Give the modules of `model` the values of an Attributes, each tensor as `of_tensor` returns it.
 
-    A list, a dict or an object that is there keeps its identity: other modules may hold it, too.
+    A list, a dict or an object that is there keeps its identity: other modules may hold it, too. What belongs to a module
+    that `model` does not have yet, because its forward makes it, is left out.
     """
+    modules = dict(model.named_modules(remove_duplicate=False))
     for name, value in values.items():
         path, _, attribute = name.rpartition(".")
-        _set(model.get_submodule(path), attribute, tree_map_only(Tensor, of_tensor, value))
+        if path in modules:
+            _set(modules[path], attribute, tree_map_only(Tensor, of_tensor, value))
 
 
 @contextmanager

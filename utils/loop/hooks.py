@@ -26,19 +26,25 @@ OWN_NAMES = (
 def ask(on_step: OnStep, record: dict, model: nn.Module, state: State) -> dict[str, float]:
     """The numbers that on_step(record, model) adds to the record. Rank 0 computes them, and every rank has them.
 
-    Raises ValueError if it returns anything else, and RuntimeError if it changes what the next step depends on.
+    Raises ValueError if it returns anything else, and RuntimeError if it changes what the next step depends on, or, on the
+    other ranks, if it has failed.
     """
     model = state.whole_model(model)  # of all ranks, if they hold it in parts
-    numbers = {}
+    numbers, failure = {}, None
     if state.ranks.first:
-        with unchanged(state, model):
-            try:
+        try:
+            with unchanged(state, model):
                 returned = on_step(copy.deepcopy(record), model)
-            except Exception as error:
-                error.add_note(f"in on_step, at step {record['step']}")
-                raise
-        numbers = numbers_of(returned, record)
-    return state.ranks.of_first(numbers)
+            numbers = numbers_of(returned, record)
+        except Exception as error:
+            error.add_note(f"in on_step, at step {record['step']}")
+            failure = error
+    numbers, reason = state.ranks.of_first((numbers, failure and f"{type(failure).__name__}: {failure}"))
+    if failure:
+        raise failure
+    if reason:
+        raise RuntimeError(f"on_step has failed on rank 0 at step {record['step']} ({reason})")
+    return numbers
 
 
 def numbers_of(returned: object, record: dict) -> dict[str, float]:

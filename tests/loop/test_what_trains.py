@@ -90,7 +90,11 @@ def test_adapters_that_it_adds_come_back_on_resume(tmp_path):
 
 
 def when(step: int, change):
-    return lambda record, model: change(model) if record["step"] == step else None
+    def look(record, model):
+        if record["step"] == step:
+            change(model)
+
+    return look
 
 
 CHANGES = {

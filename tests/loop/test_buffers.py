@@ -164,7 +164,11 @@ def test_a_look_at_the_model_and_a_validation_are_no_change(monkeypatch):
     copies = []
     monkeypatch.setattr(guards, "copy_into", lambda memory, tensor: copies.append(tensor) or tensor.clone())
     config = Config(steps=6, batch_size=64, log_every=1, val_every=1, nonfinite="skip", device="cpu")
-    train(Bank(begin=99), DATA, DATA, config, on_log=lambda record, model: model(DATA.x))
+
+    def look(record, model):
+        model(DATA.x)
+
+    train(Bank(begin=99), DATA, DATA, config, on_step=look)
     assert len(copies) == 1
 
 

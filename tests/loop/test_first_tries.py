@@ -180,7 +180,7 @@ def test_an_optimizer_with_groups_of_its_own():
 def test_a_look_at_the_model_while_it_trains():
     """Samples, say. (That it changes nothing: test_train.py.)"""
     seen = []
-    train(net(), TensorDataset(X, Y), None, Config(steps=9, log_every=3), on_log=lambda record, model: seen.append(
+    train(net(), TensorDataset(X, Y), None, Config(steps=9, log_every=3), on_step=lambda record, model: seen.append(
         (record["step"], model(X[:1].to(pick_device())).argmax().item(), model.training)))  # fmt: skip
     assert [step for step, *_ in seen] == [3, 6, 9] and not any(training for *_, training in seen)
 

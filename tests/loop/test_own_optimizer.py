@@ -94,7 +94,7 @@ def test_it_resumes_with_the_same_bits_and_not_with_another(tmp_path):
 
     with pytest.raises(Stop):
         watched = Config(**{**vars(config), "log_every": 7})
-        train(net(), DATA, None, watched, run=tmp_path, optimizer=RULES["RMSprop"], on_log=stop)
+        train(net(), DATA, None, watched, run=tmp_path, optimizer=RULES["RMSprop"], on_step=stop)
     other = lambda model: torch.optim.RMSprop(model.parameters(), lr=3e-2, momentum=0.9)  # noqa: E731
     with pytest.raises(ValueError, match=r"another optimizer \(optimizer: RMSprop .*0\.01.* → RMSprop .*0\.03"):
         train(net(), DATA, None, config, run=tmp_path, optimizer=other)

@@ -372,8 +372,8 @@ def _(right, state, x, y):
 
 
 @planted(8, "schedule in steps, stepped once an epoch", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(config, step // 3)
+def _(right, config, step, **own):
+    return right(config, step // 3, **own)
 
 
 @planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.state.LambdaLR")
@@ -382,8 +382,8 @@ def _(right, optimizer, factor):
 
 
 @planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(replace(config, final_lr=0.0), step)
+def _(right, config, step, **own):
+    return right(replace(config, final_lr=0.0), step, **own)
 
 
 # ---- the running average ---------------------------------------------------------------------------------------------
@@ -514,8 +514,8 @@ def _(right, parameters, limit):
 
 
 @planted(None, "the logged rate is the next step's", check.logged_rate_is_the_one_used, "loop.monitor.lr_factor")
-def _(right, config, step):
-    return right(config, step + 1)
+def _(right, config, step, **own):
+    return right(config, step + 1, **own)
 
 
 @planted(None, "the logged epoch is the next step's", check.logged_rate_is_the_one_used, "data.order.Order.epoch")
@@ -872,7 +872,7 @@ def _(right, state, val_loss):
 @planted(None, "compared with the last loss, not the best", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
-    state.best["val_loss"] = val_loss
+    state.last_improvement = val_loss
     return best
 
 
@@ -891,6 +891,7 @@ resumed_without(None, "the skipped steps", resumes["skipped steps"], "progress",
 resumed_without(None, "the totals of half a record", resumes["position in the data"], "train_loss")
 resumed_without(None, "the step", resumes["position in the data"], "progress", "step")
 resumed_without(None, "the best", resumes["early stopping"], "progress", "best")
+resumed_without(None, "the last improvement", resumes["early stopping"], "progress", "last_improvement")
 resumed_without(
     None,
     "the validations since the best",

@@ -113,7 +113,7 @@ def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) 
 
 def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, step: int) -> str:
     """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
-    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
+    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step, factors=state.factors)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
     look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
     examples = format_indices(order.batch(step))
@@ -241,6 +241,29 @@ def require_finite_training_loss(state: State, loss: float | None) -> None:
             f"the training loss since the last record is {loss} at step {state.step}, though every gradient was finite: "
             "does the loss contain a constant inf or NaN term, or log(0) for some target? nonfinite='skip' continues"
         )
+
+
+def selected_number(state: State, record: dict) -> float:
+    """The number of a validation's record by which the best is selected.
+
+    Raises ValueError if it is missing, and FloatingPointError if it is not finite, under the policy "raise".
+    """
+    name, select = state.config.selected, state.config.select
+    value = record.get(name)
+    if value is None:
+        has = ", ".join(key for key, number in record.items() if key != "step" and number is not None)
+        raise ValueError(
+            f"select is {select!r}, and the record of the validation after step {state.step} has no {name} (it has {has}): "
+            f"let on_step return it for each record that has a val_loss:\n"
+            f"    def on_step(record, model):\n"
+            f'        return {{{name!r}: ...}} if "val_loss" in record else None'
+        )
+    if not math.isfinite(value) and state.config.nonfinite == "raise":
+        raise FloatingPointError(
+            f"{name}, by which the best is selected, is {value} after step {state.step}: return a finite number, also where "
+            "it is undefined; nonfinite='skip' continues, and never counts such a validation as the best"
+        )
+    return value
 
 
 def require_finite_validation_loss(state: State, loss: float) -> None:

@@ -3,13 +3,14 @@
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from utils.device import accelerator_rng_state, own_random_streams, set_accelerator_rng_state
 from utils.distributed.parallel import to_local
+from utils.loop.attributes import attributes_put_back
 
 
 class Guard:
@@ -198,8 +199,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     that looks at the model sees the copies. No gradient is left, and no random stream has moved.
 
     with_own_parameters: all but the parameters are copies. Frozen ones never are: of a large model they are most of it. A
-    model that cannot be copied, or not held twice in memory, keeps all its tensors and objects; there, buffers and whatever
-    a module has bound anew are put back.
+    model that cannot be copied, or not held twice in memory, keeps all its tensors and objects; there, buffers, whatever
+    a module has bound anew, and the numbers and tensors in its lists, dicts and plain objects are put back.
 
     Raises ValueError, naming it, if a parameter that is not a copy has changed.
     """
@@ -207,6 +208,7 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     modules = list(model.modules())
     own = [vars(module) for module in modules]
     before = None
+    kept = ExitStack()
     try:
         copies = [vars(twin) for twin in copy.deepcopy(model, dict(shared)).modules()]
         for held, module in zip(copies, modules, strict=True):
@@ -215,8 +217,9 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     except Exception:  # whatever the parts of a model raise when they are copied
         shared = {id(p): p for p in model.parameters()}
         before = Snapshot(model).take()
+        kept.enter_context(attributes_put_back(model))
         copies = [dict(held) for held in own]
-    sums = {name: _sum(p) for name, p in model.named_parameters() if id(p) in shared}
+    sums = {name: checksum(p) for name, p in model.named_parameters() if id(p) in shared}
     try:
         with own_random_streams():
             for module, held in zip(modules, copies, strict=True):
@@ -229,7 +232,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
             parameter.grad = None
         if before:
             before.restore()
-    changed = [name for name, p in model.named_parameters() if name in sums and _sum(p) != sums[name]]
+        kept.close()
+    changed = [name for name, p in model.named_parameters() if name in sums and checksum(p) != sums[name]]
     if changed:
         raise ValueError(
             f"the model's forward changes {changed[0]}, a parameter, and a trial on two examples before the first step has "
@@ -238,7 +242,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
         )
 
 
-def _sum(parameter: Tensor) -> complex:
+def checksum(parameter: Tensor) -> complex:
+    """The sum of its entries: an equal one almost surely means that they are the same. Waits for the device."""
     (local,) = to_local([parameter.detach()])
     return complex(local.sum(dtype=torch.complex128 if local.is_complex() else torch.float64))
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from utils.data.datasets import IGNORE
 from utils.loop.guards import is_out_of_memory
 from utils.loop.metrics import Loss, sum_and_count
+from utils.loop.same_draws import streams_drawn_from, with_same_draws
 
 MOST_FREQUENT = 16  # labels that are tried for costing nothing,
 SAMPLE = 100_000  # among so many
@@ -37,6 +38,7 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tensor, y: Tensor, labels: Tens
     what to divide by.
     """
     y = y[[0, 0, -1, -1]]  # the first half is one example twice, the second the other
+    original, loss = loss, without_chance(loss, outputs[[0, 0, -1, -1]], y)
     outputs = _random_outputs(loss, outputs[[0, 0, -1, -1]], y)
     total, _ = _sum_and_count(loss, outputs, y, what)
     if not math.isfinite(total) or total == 0:
@@ -45,12 +47,18 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tensor, y: Tensor, labels: Tens
     if not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3):
         raise ValueError(
             f"the loss is a mean ({total:.4g} for {len(y)} examples, {twice:.4g} for the same twice over): return the sum "
-            f'over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, is_pair)}'
+            f'over the targets, reduction="sum"{_lines_for_a_mean(original, outputs, y, is_pair)}'
         )
     difference = _difference(loss, outputs, y, what)
     if is_pair:
         return difference is None
     if difference:
+        streams = streams_drawn_from(original, outputs, y)
+        if elsewhere := [name for name in streams if name != "torch"]:
+            raise ValueError(
+                f"the loss draws random numbers by {elsewhere[0]}, so that whether it is a sum over the targets cannot be "
+                f"tried ({difference}; {what}): draw them by torch, torch.rand(targets.shape, device=targets.device) say"
+            )
         if outputs.shape != y.shape and outputs.numel() == y.numel():
             raise ValueError(
                 f"outputs and targets differ in shape, and the loss pairs every output with every target ({difference}; "
@@ -71,6 +79,7 @@ def reads_the_model(loss: Loss, model: nn.Module, x: Tensor, y: Tensor) -> bool:
     Such a loss reads what forward leaves behind, a router's load say.
     """
     outputs = model(x)
+    loss = without_chance(loss, outputs, y)
     before = sum_and_count(loss, outputs, y)[0]
     model(x[:1])
     return not torch.equal(before, sum_and_count(loss, outputs, y)[0])
@@ -78,9 +87,24 @@ def reads_the_model(loss: Loss, model: nn.Module, x: Tensor, y: Tensor) -> bool:
 
 def adds_up_through_the_model(loss: Loss, model: nn.Module, x: Tensor, y: Tensor) -> bool:
     """Whether the loss of the examples x, y is the sum of each one's, the model being called on them together and alone."""
+    loss = without_chance(loss, model(x), y)
     together = sum_and_count(loss, model(x), y)[0]
     alone = [sum_and_count(loss, model(x[i : i + 1]), y[i : i + 1])[0] for i in range(len(x))]
     return math.isclose(together, sum(alone), rel_tol=1e-4, abs_tol=1e-6)
+
+
+# ---- does chance take part? ------------------------------------------------------------------------------------------
+
+
+def without_chance(loss: Loss, outputs: Tensor, y: Tensor) -> Loss:
+    """The loss itself, if it draws nothing and says the same twice; else with one number in place of all that it draws.
+
+    outputs: no more than their shape and type matter.
+    """
+    numbers = _random_numbers(outputs)
+    one, other = (_sum_and_count_of(loss, numbers, y) for _ in range(2))
+    sure = one is not None and one == other and not streams_drawn_from(loss, numbers, y)
+    return loss if sure else with_same_draws(loss)
 
 
 # ---- do examples add up? ---------------------------------------------------------------------------------------------
@@ -88,15 +112,19 @@ def adds_up_through_the_model(loss: Loss, model: nn.Module, x: Tensor, y: Tensor
 
 def _random_outputs(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
     """Outputs of this shape of which the loss is finite: any numbers, probabilities, or their logarithms."""
-    generator = torch.Generator().manual_seed(0)
-    dtype = outputs.dtype if outputs.itemsize >= 4 else torch.float32
-    numbers = torch.randn(outputs.shape, generator=generator).to(outputs.device, dtype)
+    numbers = _random_numbers(outputs)
     shares = numbers.softmax(-1) if outputs.dim() > 1 else numbers.sigmoid()
     for drawn in (numbers, shares, shares.log()):
         total = _loss_of(loss, drawn, y)
         if total is not None and math.isfinite(total):
             return drawn
     return outputs
+
+
+def _random_numbers(outputs: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    dtype = outputs.dtype if outputs.itemsize >= 4 else torch.float32
+    return torch.randn(outputs.shape, generator=generator).to(outputs.device, dtype)
 
 
 def _difference(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> str | None:
@@ -137,8 +165,14 @@ def _sum_and_count(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> tuple[f
 
 def _loss_of(loss: Loss, outputs: Tensor, y: Tensor) -> float | None:
     """The sum; None where the loss does not take such outputs or targets."""
+    values = _sum_and_count_of(loss, outputs, y)
+    return values and values[0]
+
+
+def _sum_and_count_of(loss: Loss, outputs: Tensor, y: Tensor) -> tuple[float, float] | None:
     try:
-        return sum_and_count(loss, outputs, y)[0].item()
+        total, count = sum_and_count(loss, outputs, y)
+        return total.item(), count.item()
     except Exception as error:
         if is_out_of_memory(error):
             raise

@@ -74,6 +74,13 @@ def weigh_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Ten
     return weights.where(counted, 0).sum()
 
 
+def count_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Tensor:
+    """The number of labels that count, whatever they weigh; of soft targets that of rows. 0-dim."""
+    if targets.is_floating_point():
+        return weigh_labels(loss, targets)
+    return targets.ne(loss.ignore_index).count_nonzero()
+
+
 # What the mean of torch's loss modules divides by. (Of KLDivLoss(reduction="batchmean") it is the examples.)
 LABELS = (nn.CrossEntropyLoss, nn.NLLLoss)
 ENTRIES = (
@@ -91,6 +98,7 @@ class KnownLoss:
     count: Callable[[Tensor], Tensor]  # targets → what the mean divides by, 0-dim
     class_axis: int | None = None  # of the outputs, if it is a cross-entropy
     ignored: int = IGNORE  # the label that counts nowhere
+    count_labels: Callable[[Tensor], Tensor] | None = None  # targets → the number of labels, if `count` weighs them
 
 
 def as_known_loss(loss: Loss) -> KnownLoss | None:
@@ -106,7 +114,8 @@ def as_known_loss(loss: Loss) -> KnownLoss | None:
         return None
     total = partial(sum_of_module, loss)
     if kind in LABELS:
-        return KnownLoss(total, partial(weigh_labels, loss), class_axis=1, ignored=loss.ignore_index)
+        labels = partial(count_labels, loss) if loss.weight is not None else None
+        return KnownLoss(total, partial(weigh_labels, loss), 1, loss.ignore_index, labels)
     by_example = kind in EXAMPLES or loss.reduction == "batchmean"
     return KnownLoss(total, count_examples if by_example else count_entries)
 

@@ -1,10 +1,9 @@
 """The clock, the meters and the progress bar of a run."""
 
-import copy
+import math
 import resource
 import sys
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
@@ -16,17 +15,18 @@ from tqdm import tqdm
 from utils import facts
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
-from utils.device import ask_device, is_accelerator, own_random_streams
+from utils.device import ask_device, is_accelerator
 from utils.loop.diagnosis import explain, require_finite_training_loss
-from utils.loop.guards import eval_mode, without_a_trace, writes_to
+from utils.loop.guards import without_a_trace
+from utils.loop.hooks import OnStep, ask
 from utils.loop.log import MEASURED, Log
-from utils.loop.metrics import Loss, sum_and_count
+from utils.loop.metrics import KnownLoss, Loss, sum_and_count
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
 
 class Monitor:
-    """The clock, the meters, the progress bar, and the caller's own look at each log record."""
+    """The clock, the meters, the progress bar, and the caller's own look at each record."""
 
     def __init__(
         self,
@@ -35,14 +35,15 @@ class Monitor:
         log: Log,
         data: Dataset,
         loss: Loss,
-        on_log: Callable[[dict, nn.Module], None] | None = None,
+        on_step: OnStep | None = None,
         progress: bool = False,
         peak_flops: float = 0.0,
     ):
         self.state = state
         self.order = order
         self.log = log
-        self.on_log = on_log
+        self.on_step = on_step
+        self.counts_labels = bool(isinstance(loss, KnownLoss) and loss.count_labels)  # or else what the loss is divided by
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
         self.flops_per_example = self._count_flops(data, loss, asked=bool(peak_flops)) if self.peak else None
@@ -70,29 +71,34 @@ class Monitor:
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
-        rate = (targets - self.targets_before_resume) / seconds
+        trained = targets - self.targets_before_resume
+        if self.counts_labels:
+            trained = state.labels.over(state.ranks).sums[1]
+            state.labels.clear()
+        rate = trained / seconds
         self.targets_before_resume = 0
         examples = sum(map(self.order.size, range(self.since, state.step)))
         self.since = state.step
-        record = self.log.add(
-            step=state.step,
-            epoch=self.order.epoch(state.step - 1),
-            loss=total / targets if targets else None,  # None: every target since the last record was IGNORE
-            lr=float(state.scheduler.base_lrs[0]) * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
-            grad_norm=state.norm.item(),
-            skipped=state.skipped,
+        rate_of = max(
+            0, state.scheduler.last_epoch - 1
+        )  # the step whose rate was used: blocked steps rewind the schedule
+        record = {
+            "step": state.step,
+            "epoch": self.order.epoch(state.step - 1),
+            "loss": total / targets if targets else None,  # None: every target since the last record was IGNORE
+            "lr": float(state.scheduler.base_lrs[0]) * lr_factor(state.config, rate_of, factors=state.factors),
+            "grad_norm": state.norm.item(),
+            "skipped": state.skipped,
             **({"skipped_steps": state.skipped_steps} if state.skipped_steps else {}),
-            **{
-                MEASURED: {
-                    "seconds": self._count_seconds(),
-                    "targets_per_second": rate,
-                    "mfu": self.flops_per_example
-                    and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
-                    "peak_memory_bytes": peak_memory_bytes(state.device),
-                    "gpu_utilisation": gpu_utilisation(state.device),
-                }
+            MEASURED: {
+                "seconds": self._count_seconds(),
+                "targets_per_second": rate,
+                "mfu": self.flops_per_example
+                and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
+                "peak_memory_bytes": peak_memory_bytes(state.device),
+                "gpu_utilisation": gpu_utilisation(state.device),
             },
-        )
+        }
         state.train_loss.clear()
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
@@ -102,27 +108,22 @@ class Monitor:
         over = self.order.epoch(state.step) > self.first_epoch  # an epoch since this process began
         if over and state.ranks.first and not (self.counted or state.guard.streak):
             print(f"step {state.step}: not one target so far; all of them are {IGNORE}, which count nowhere")
+        if self.on_step and math.isfinite(record["loss"] or 0.0):
+            with self.paused(), state.weights_to_evaluate():
+                self.add(record, state.model)
+        else:
+            self.log.add(**record)
         require_finite_training_loss(state, record["loss"])
-        if self.on_log:
-            with self.paused(), self.state.weights_to_evaluate():
-                self._show(record)
 
-    def _show(self, record: dict) -> None:
-        """Call on_log on rank 0, which may look at the model.
-
-        In eval mode, without gradients, with random streams of its own; buffers are restored. Raises RuntimeError if it has
-        changed a weight in place, other than through .data.
-        """
-        model = self.state.whole_model(self.state.model)  # of all ranks, if they hold it in parts
-        if not self.state.ranks.first:
-            return
-        writes = list(map(writes_to, model.parameters()))
-        with eval_mode(model), own_random_streams(), torch.no_grad():
-            self.on_log(copy.deepcopy(record), model)
-        if writes != list(map(writes_to, model.parameters())):
-            raise RuntimeError(
-                "on_log has changed a weight of the model: it may look only; change a copy.deepcopy(model)"
-            )
+    def add(self, record: dict, model: nn.Module) -> dict:
+        """Log a record, with the numbers that on_step adds to it when it sees `model`; without them if it fails."""
+        numbers = {}
+        try:
+            if self.on_step:
+                numbers = ask(self.on_step, record, model, self.state)
+        finally:
+            record = self.log.add(**record, **numbers)
+        return record
 
     @contextmanager
     def paused(self):

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from types import MethodType
 
@@ -101,11 +101,14 @@ def require_numbers_that_last(trained: list[Tensor], config: Config) -> None:
         )
 
 
-def lr_factor(config: Config, step: int) -> float:
+def lr_factor(config: Config, step: int, factors: Sequence[float] | None = None) -> float:
     """The learning rate of `step` (from 0) as a fraction of the peak: linear warm-up, then as config.schedule says.
 
-    Constant after its end, where torch's CosineAnnealingLR would rise again.
+    factors: of each step, where the caller has a schedule of their own. Constant after its end, where torch's
+    CosineAnnealingLR would rise again.
     """
+    if factors is not None:
+        return factors[min(step, len(factors) - 1)]
     warmup = config.warmup_steps
     if step < warmup:
         return (step + 1) / warmup

@@ -21,6 +21,7 @@ from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
 from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, as_known_loss, loss_with_count
+from utils.loop.schedule import BY_CONFIG
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -31,13 +32,13 @@ def check_arguments(
     config: object,
     loss: object,
     optimizer: object = None,
-    on_log: object = None,
+    on_step: object = None,
     progress: object = False,
     dollars_per_hour: object = 0.0,
     peak_flops: object = 0.0,
 ) -> None:
     """Raises ValueError unless each argument of `train` is of the right kind: a model whose weights are there, a Config,
-    functions (optimizer and on_log may be None), a bool, and numbers that are at least 0.
+    functions (optimizer and on_step may be None), a bool, and numbers that are at least 0.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is {model!r}: pass an nn.Module, which calling its class makes")
@@ -45,7 +46,7 @@ def check_arguments(
         raise ValueError(f"config is {config!r}: pass a Config")
     if not callable(loss):
         raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
-    for name, function in {"optimizer": optimizer, "on_log": on_log}.items():
+    for name, function in {"optimizer": optimizer, "on_step": on_step}.items():
         if function is not None and (not callable(function) or isinstance(function, torch.optim.Optimizer)):
             raise ValueError(f"{name} is {function!r}: {ADVICE[name]}")
     if not isinstance(progress, bool):
@@ -65,8 +66,22 @@ def check_arguments(
 ADVICE = {
     "optimizer": "pass a function that makes one, since the model may be moved before:\n"
     "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))",
-    "on_log": "pass a function of (record, model)",
+    "on_step": "pass a function of (record, model)",
 }
+
+
+def check_selection(config: Config, val_data: object, loss: Loss, on_step: object) -> None:
+    """Raises ValueError if no validation can have the number by which the best is to be selected."""
+    select, name = config.select, config.selected
+    if val_data is None and select != Config.select:
+        raise ValueError(f"select is {select!r}, and there is no validation: pass val_data, or leave select out")
+    if name == "val_accuracy" and ((what := as_known_loss(loss)) is None or what.class_axis is None):
+        raise ValueError(
+            f"select is {select!r}, and only a cross-entropy of class indices has an accuracy: select by val_loss, or by a "
+            "number that on_step adds"
+        )
+    if name not in ("val_loss", "val_accuracy") and on_step is None:
+        raise ValueError(f"select is {select!r}, and nothing adds {name} to the record: pass on_step, which returns it")
 
 
 def check_wrapped(model: nn.Module) -> None:
@@ -198,6 +213,7 @@ def check_ranks(
     val_data: Dataset | None,
     run: str | Path | None,
     peak_flops: float,
+    schedule: str = BY_CONFIG,
 ) -> None:
     """Raises ValueError, on every rank, unless all ranks were asked for the same run."""
     if ranks.world == 1:
@@ -207,6 +223,7 @@ def check_ranks(
         "validation examples": None if val_data is None else len(val_data),
         "run folder": run,
         "peak_flops": peak_flops,
+        "schedule": schedule,
     }
     ranks.require_same("the run", asdict(config) | asked)
 
@@ -297,8 +314,8 @@ def _wrapper_advice(outputs: object) -> str:
 
 
 NOT_ADDITIVE = (
-    "the loss of a batch is not the sum of its parts' losses (it compares examples, or adds a term once for a batch), so "
-    "that in parts it would be another one"
+    "the loss of a batch is not the sum of its parts' losses (it compares examples, adds a term once for a batch, or draws "
+    "numbers for each example by other than torch), so that in parts it would be another one"
 )
 
 

@@ -21,6 +21,7 @@ from utils.loop import checkpoint
 from utils.loop.config import Config, differences
 from utils.loop.inputs import changes
 from utils.loop.log import Log
+from utils.loop.schedule import BY_CONFIG, name_of_schedule
 from utils.loop.state import State
 
 # Of a fingerprint: what a run's bits depend on.
@@ -86,18 +87,37 @@ class RunFolder:
 
         inputs: what the run is given besides its config; says so where it was something else before.
 
-        Raises ValueError if the optimizer was another: a checkpoint holds its settings.
+        Raises ValueError if the optimizer or the schedule was another: a checkpoint holds their settings.
         """
         saved = self.load_newest()
         if saved:
-            self._compare(inputs)
+            if saved["progress"]["best"] and not state.additive:
+                self._require_same_batches_of_validation()
+            steps = self.metadata["config"]["steps"]  # of a run that gets more, these are to have the same rates
+            self._compare(inputs | {"schedule": name_of_schedule(state.factors, steps)})
             state.load_state_dict(saved)
         self.open_for_writing(state.step, state.device, inputs)
         self.log.resume(state.step)
 
+    def _require_same_batches_of_validation(self) -> None:
+        """Of a loss that compares the examples of a batch: in batches of another size none is better or worse."""
+        before, now = self.metadata["config"].get("val_batch_size", Config.val_batch_size), self.config.val_batch_size
+        if before != now:
+            raise ValueError(
+                f"{self.path} holds a run of another config (val_batch_size: {before} → {now}), whose losses depend on the "
+                "size of a batch, since the loss of one is not the sum of its examples': continue with the old value"
+            )
+
     def _compare(self, inputs: dict[str, str]) -> None:
-        before = self.metadata["sessions"][-1].get("inputs", {}) if self.metadata["sessions"] else {}
+        if not self.metadata["sessions"]:
+            return
+        before = {"schedule": BY_CONFIG} | self.metadata["sessions"][-1].get("inputs", {})
         changed = changes(before, inputs)
+        if any(change.startswith("schedule") for change in changed):
+            raise ValueError(
+                f"{self.path} holds a run of another schedule ({'; '.join(changed)}): choose another folder, or continue "
+                "with the old one. It may get more steps if the values at those that it had stay the same"
+            )
         if any(change.startswith("optimizer") for change in changed):
             raise ValueError(
                 f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
@@ -253,7 +273,7 @@ class RunFolder:
 
 
 def best_weights(run: str | Path) -> dict:
-    """The weights (a state_dict) with the best validation loss of a run: of the average, if the run kept one.
+    """The weights (a state_dict) of a run's best validation, by config.select: of the average, if the run kept one.
 
     Raises FileNotFoundError if the run has saved none.
     """

@@ -27,6 +27,7 @@ from utils.device import autocast, copies_from_pinned, deterministic_algorithms,
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
+from utils.loop.attributes import attributes_put_back
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
@@ -35,9 +36,11 @@ from utils.loop.diagnosis import (
     require_every_gradient,
     require_finite,
     require_finite_validation_loss,
+    selected_number,
     too_many_skips_message,
 )
 from utils.loop.guards import eval_mode, is_out_of_memory
+from utils.loop.hooks import OnStep
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
@@ -61,9 +64,11 @@ from utils.loop.preflight import (
     check_lengths,
     check_own_loss,
     check_ranks,
+    check_selection,
     warm_up_ddp,
 )
 from utils.loop.run_folder import RunFolder
+from utils.loop.schedule import Schedule, factors_of, name_of_schedule
 from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.state import State
 
@@ -110,6 +115,8 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
     if state.ema:
         state.ema.update(state.parameters, unless=state.guard.step_blocked)
     state.train_loss.add(losses, count, unless=state.guard.step_blocked)
+    if isinstance(loss, KnownLoss) and loss.count_labels:
+        state.labels.add([], loss.count_labels(y), unless=state.guard.step_blocked)
     state.step += 1
 
 
@@ -239,8 +246,9 @@ def train(
     labels: dict[str, str | float] | None = None,
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    schedule: Schedule | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
-    on_log: Callable[[dict, nn.Module], None] | None = None,
+    on_step: OnStep | None = None,
     progress: bool = False,
     dollars_per_hour: float = 0.0,
     peak_flops: float = 0.0,
@@ -257,9 +265,12 @@ def train(
     cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
-    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
+    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
+    schedule: (step from 0, steps) → the factor of the peak rate at this step; it replaces schedule, warmup and final_lr of
+    the config. It is asked for all steps beforehand, and must give the same answers again.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
-    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
+    on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
+    that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
     progress: show a progress bar.
     dollars_per_hour: price of the machine, for the cost in the run's metadata.
     peak_flops: peak FLOP/s of one device, for MFU; 0: the published peak of the GPU, or no MFU if it is unknown. On a GPU
@@ -273,7 +284,9 @@ def train(
     or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
     """
     config = Config() if config is None else config
-    check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)
+    check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
+    check_selection(config, val_data, loss, on_step)
+    factors = factors_of(schedule, config)
     train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
@@ -298,11 +311,11 @@ def train(
         Termination() as sigterm,
         folder or nullcontext(),
     ):
-        check_ranks(ranks, config, order, val_data, run, peak_flops)
-        state = State(model, config, device, ranks, optimizer)
+        check_ranks(ranks, config, order, val_data, run, peak_flops, name_of_schedule(factors, config.steps))
+        state = State(model, config, device, ranks, optimizer, factors)
         known_loss = check_data(state, order, train_data, val_data, loss)
         warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, known_loss, on_log, progress, peak_flops)
+        monitor = Monitor(state, order, log, train_data, known_loss, on_step, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
             folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
@@ -327,7 +340,7 @@ def train(
                     monitor.log_step()
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, known_loss, log, folder)
+                        validate(state, val_data, known_loss, monitor, folder)
                 if save_now or (folder and state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
                         folder.save(state.state_dict(), state.step, state.seconds)
@@ -385,22 +398,24 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
         state.scheduler.step()
 
 
-def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
+def validate(state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: RunFolder | None) -> None:
     """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
     config = state.config
-    scores = score(
-        state.validation_model,
-        data,
-        config.val_batch_size,
-        config.precision,
-        config.workers,
-        config.worker_timeout,
-        loss,
-        state.ranks,
-    )
-    log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
+    model = state.validation_model
+    with attributes_put_back(model):
+        scores = score(
+            model,
+            data,
+            config.val_batch_size,
+            config.precision,
+            config.workers,
+            config.worker_timeout,
+            loss,
+            state.ranks,
+        )
+    record = monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
     require_finite_validation_loss(state, scores.loss)
-    if not state.is_best(scores.loss):
+    if not state.is_best(selected_number(state, record)):
         return
     if folder:
         folder.save(state.state_dict(), state.step, state.seconds, kind="best")
@@ -416,7 +431,8 @@ class Result:
 
     history: log and validation records, in order; only values under "measured" differ from run to run. ema: the averaged
     model, or None. steps: the number made. skipped: how many of these had a blocked update. best: {"step", "val_loss"} of
-    the best validation, or None. best_weights: the state_dict validated then; None if it is in the run folder.
+    the best validation, or the number that was selected by in place of val_loss; None without a validation. best_weights:
+    the state_dict validated then; None if it is in the run folder.
     """
 
     def __init__(self, log: Log, state: State):

@@ -67,6 +67,9 @@ def resumes_exactly(train: Train, what: str = "") -> None:
         assert_same_bits(*(clones(p.model.state_dict().values()) for p in (uninterrupted, resumed)), lost)
         if "ema" in RESUMED[name]:
             assert_same_bits(*(clones(r.result.ema.parameters()) for r in (whole, recording)), lost)
+        if "patience" in RESUMED[name] and hasattr(whole.result, "best"):
+            one, other = whole.result.best, recording.result.best
+            assert repr(one) == repr(other), f"{lost}: its best validation is {other}, and should be {one}"
         if lines is not None:
             one, other = stable_history(whole.result), stable_history(recording.result)
             assert repr(one) == repr(other), f"{lost}: {first_difference(one, other)}"

@@ -84,7 +84,8 @@ def alone():
 
 
 NOISY = ("noisy", "noisy parts")
-TOGETHER = (*ranked_run.CASES, "evaluated", *NOISY, *(f"interrupted:{case}" for case in NOISY))
+STOPPED = ("interrupted", "cut_short")
+TOGETHER = (*ranked_run.CASES, "evaluated", *NOISY, *(f"{how}:{case}" for how in STOPPED for case in NOISY))
 
 
 def run_together(python: list[str], world: int, folder: Path) -> dict[str, list[dict]]:
@@ -272,6 +273,15 @@ def test_the_same_ranks_resume_with_the_same_bits(together, case):
     """Dropout included: each rank finds its own random streams again."""
     require_same_bits(together[f"interrupted:{case}"], together[case])
     assert len(together[f"interrupted:{case}"][0]["seen"]) < len(together[case][0]["seen"])  # it did stop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", NOISY)
+def test_a_signal_to_one_rank_cuts_a_validation_short_on_all_of_them(together, case):
+    """After the batch at hand; and the same ranks make it anew, and end with the same bits."""
+    cut_short = [outcome.pop("cut short") for outcome in together[f"cut_short:{case}"]]
+    assert cut_short == [[{"step": 20, "validation_due": True}, 2]] * len(cut_short)
+    require_same_bits(together[f"cut_short:{case}"], together[case])
 
 
 @pytest.mark.slow

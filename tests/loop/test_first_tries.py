@@ -385,3 +385,15 @@ def test_an_operation_without_a_deterministic_kernel(always):
         train(Unpool(always), TensorDataset(X, Y), None, CONFIG)
     assert "use_deterministic_algorithms" not in str(error.value) and ("step 1" in str(error.value)) != always
     learns(Unpool(always), config=replace(CONFIG, deterministic=False))
+
+
+def test_the_same_folder_takes_the_advice_and_says_that_bits_may_differ(tmp_path, capsys):
+    """It holds no step yet, or some that were made before such an operation came."""
+    data, without = TensorDataset(X, Y), replace(CONFIG, deterministic=False)
+    with pytest.raises(ValueError, match=r"Config\(deterministic=False\)"):
+        train(Unpool(False), data, None, CONFIG, run=tmp_path / "none")
+    assert train(Unpool(False), data, None, without, run=tmp_path / "none").steps == CONFIG.steps
+    train(net(), data, None, replace(CONFIG, steps=2), run=tmp_path / "some")
+    capsys.readouterr()
+    assert train(net(), data, None, without, run=tmp_path / "some").steps == CONFIG.steps
+    assert "(deterministic True → False): results will not be bit-identical" in capsys.readouterr().out

@@ -427,7 +427,7 @@ def test_the_halved_parts_are_kept_on_resume(tmp_path):
     assert again.sizes == first.sizes and again.sizes[-8:] == [8] * 8  # the two steps that were made again
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_a_closed_terminal_and_a_clusters_warning_are_heeded_unless_the_program_does_so(number, tmp_path):
     def warned(outputs, targets):
         if outputs.requires_grad:

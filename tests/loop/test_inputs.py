@@ -1,6 +1,7 @@
 """A resumed run says what it is given that is not what it was given before."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
@@ -53,9 +54,21 @@ def test_what_has_changed_since_is_said(tmp_path, capsys, change, said):
     }
     train(**given, run=tmp_path)
     assert "has changed" not in capsys.readouterr().out
-    train(**{**given, "model": net(), **change}, run=tmp_path)
+    now = {**given, "model": net(), **change}
+    shutil.copytree(tmp_path, tmp_path / "finished")
+    if said and not said.startswith(("training data", " → none", "validation data")):  # it would pass for the new
+        with pytest.raises(ValueError, match="a finished run, of something else") as refused:
+            train(**now, run=tmp_path / "finished")
+        assert said in str(refused.value) and "Choose another folder" in str(refused.value)
+    else:
+        assert train(**now, run=tmp_path / "finished").steps == 4
+        output = capsys.readouterr().out
+        assert ("has changed since" in output) == bool(said) and "it goes on" not in output
+        assert "resumed at step 4, where it had finished before: nothing was trained" in output
+    train(**now | {"config": Config(steps=8)}, run=tmp_path)
     output = capsys.readouterr().out
     assert ("has changed since" in output) == bool(said) and (said or "resumed at step 4") in output
+    assert "nothing was trained" not in output
     first, second = (session["inputs"] for session in json.loads((tmp_path / "run.json").read_text())["sessions"])
     assert bool(changes(first, second)) == bool(said)
 

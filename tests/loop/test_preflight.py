@@ -505,14 +505,20 @@ def test_metadata_that_a_power_cut_has_emptied(tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["sessions"][0]["from_step"] == 4
 
 
-def test_the_best_checkpoint_serves_where_all_others_are_damaged(tmp_path, capsys):
-    """It holds a full state: the run goes on from it, and not from step 0."""
+@pytest.mark.parametrize("older", [False, True])
+def test_where_all_checkpoints_are_damaged(tmp_path, capsys, older):
+    """A best one of an older version holds a full state: the run goes on from it, and not from step 0."""
     config = Config(steps=8, lr=0.1, save_every=4, val_every=2, log_every=2)
     whole = train(net(), TensorData(X, Y), TensorData(X, Y), config, run=tmp_path)
-    for path in checkpoint.find(tmp_path / "checkpoints"):
+    first, last = checkpoint.find(tmp_path / "checkpoints")
+    if older:
+        shutil.copy(last, last.with_name(last.name.replace("step", "best")))
+    for path in (first, last):
         path.write_bytes(path.read_bytes()[:-9])
     again = train(net(), TensorData(X, Y), TensorData(X, Y), config, run=tmp_path)
-    assert f"resumed at step {whole.best['step']}" in capsys.readouterr().out and whole.best["step"] > 0
+    said = f"resumed at step {whole.best['step']}" if older else "no usable checkpoint, starts at step 0"
+    assert said in capsys.readouterr().out and whole.best["step"] == 8
+    assert [checkpoint.step_of(path) for path in checkpoint.find(tmp_path / "checkpoints", "best")] == [8]
     assert all(map(torch.equal, again.model.state_dict().values(), whole.model.state_dict().values()))
     assert [record["step"] for record in again.history] == [record["step"] for record in whole.history]
 

@@ -302,6 +302,8 @@ def make_older(folder: Path, **progress) -> None:
     (folder / "run.json").write_text(json.dumps(metadata))
     for path in checkpoint.find(folder / "checkpoints", kind=None):
         saved = checkpoint.load(path)
+        if "config" not in saved:
+            continue  # best weights alone
         saved["config"] |= ONCE_SETTINGS
         for former, name in (("parts", "n_micro_batches"), ("worse", "validations_without_improvement")):
             saved["progress"][former] = progress.get(former, saved["progress"].pop(name))

@@ -61,7 +61,7 @@ class Config:
     parallel: str = "ddp"
     """with several ranks: ddp (each rank holds a copy of the model) or fsdp (each holds a shard)"""
     deterministic: bool = True
-    """use deterministic kernels only; an operation without one raises"""
+    """use deterministic kernels only; an operation without one raises, and False lets it run, with other bits each time"""
     nonfinite: str = "raise"
     """if a gradient is not finite: raise, or skip the step; fp16 always skips, to lower its scale"""
     max_skips: int = 16
@@ -172,12 +172,12 @@ CHOICES = {
     "nonfinite": ("raise", "skip"),
 }
 
-# Fields that do not change the weights, except that `parallel` changes their rounding: a run may be resumed with other
-# values of these. Of WHEN_VALIDATED only without patience, which counts validations and compares their losses.
+# Fields that do not change the weights, except that `parallel` and `deterministic` change their rounding: a run may be
+# resumed with other values of these. Of WHEN_VALIDATED only without patience, which counts validations and compares losses.
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
-        "parallel",
+        *("parallel", "deterministic"),
     }
 )
 WHEN_VALIDATED = frozenset({"val_every", "val_batch_size"})

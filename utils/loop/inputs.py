@@ -1,6 +1,7 @@
 """What a run was given besides its config, told apart cheaply: data, loss, model, optimizer. Kept in run.json."""
 
 import hashlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from inspect import getclosurevars
@@ -13,29 +14,47 @@ from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
 from utils.loop.attributes import OF_EACH_MODULE
+from utils.loop.code import Code
 from utils.loop.metrics import Loss
 from utils.loop.schedule import name_of_schedule
 from utils.loop.state import State
 
+DATA = ("training data", "validation data")
 NOT_SETTINGS = ("capturable", "differentiable", "foreach", "fused")  # how a step is computed, not what
 
 
 def inputs_of(
-    state: State, train_data: Dataset, val_data: Dataset | None, loss: Loss, own_optimizer: bool = False
+    state: State,
+    train_data: Dataset,
+    val_data: Dataset | None,
+    loss: Loss,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
 ) -> dict[str, str]:
-    """{name: value} of each."""
+    """{name: value} of each. Code is told apart from code of the same version of Python."""
     inputs = {
-        "training data": digest_of(train_data),
-        "validation data": "none" if val_data is None else digest_of(val_data),
+        DATA[0]: digest_of(train_data),
+        DATA[1]: "none" if val_data is None else digest_of(val_data),
         "loss": name_of(loss),
         "loss's numbers": numbers_of(loss, state.original_model),
         "model": str(state.original_model),
         "optimizer": settings_of(state.optimizer),
         "schedule": name_of_schedule(state.factors, state.config.steps),
     }
-    if own_optimizer:
+    if optimizer:
         inputs["optimizer's groups"] = details_of(state.optimizer, state.model)
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    collate = getattr(train_data, "collate", None)
+    code = {"model": state.original_model, "loss": loss, "collate": collate, "optimizer's function": optimizer}
+    for name, one in code.items():
+        theirs = Code(one)
+        inputs[f"code of the {name} ({python})"] = _lines(theirs.functions)
+        if one is not loss:  # whose numbers are there already
+            inputs[f"settings of the {name}"] = _lines(theirs.settings)
     return inputs
+
+
+def _lines(values: dict[str, object]) -> str:
+    return "\n".join(f"{name} {value}" for name, value in sorted(values.items()))
 
 
 def digest_of(data: Dataset) -> str:

@@ -47,6 +47,7 @@ class Monitor:
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
         self.flops_per_example = self._count_flops(data, loss, asked=bool(peak_flops)) if self.peak else None
+        self.tick = self.window = time.perf_counter()  # a validation that was cut short may come before the first step
 
     def __enter__(self) -> "Monitor":
         config = self.state.config

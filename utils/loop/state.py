@@ -10,6 +10,7 @@ from operator import methodcaller
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
@@ -18,6 +19,7 @@ from utils.device import autocast, rng_state, seed_everything, set_rng_state
 from utils.distributed.parallel import (
     broadcast_initial_state,
     copy_full,
+    full_tensor,
     shard_all,
     shard_like,
     shard_model,
@@ -43,7 +45,7 @@ from utils.loop.optim import (
 # The attributes of State that a checkpoint holds under "progress", and what older versions called two of them.
 PROGRESS = (
     *("step", "skipped", "skipped_steps", "n_micro_batches"),
-    *("best", "last_improvement", "validations_without_improvement", "stopped_early", "seconds"),
+    *("best", "last_improvement", "validations_without_improvement", "stopped_early", "validation_due", "seconds"),
 )
 FORMER_NAMES = {"parts": "n_micro_batches", "worse": "validations_without_improvement"}
 
@@ -110,10 +112,11 @@ class State:
         self.additive = True  # whether the loss of a batch is the sum of its parts': tried before the first step
         self.smallest_share = math.inf  # the smallest number of examples that any rank has in this step
         self.best = None  # the step of the best validation, and the number by which it was selected
-        self.best_weights = None  # a copy of the weights validated then, if there is no run folder
+        self.best_weights = None  # a copy of the weights validated then, until it is in the run folder, if there is one
         self.last_improvement = None  # the selected number, when it was last better by more than min_delta
         self.validations_without_improvement = 0  # since then
         self.stopped_early = False
+        self.validation_due = False  # a signal has cut short the validation of this step
         self.seconds = 0.0
 
     def _take_over_changes(self) -> None:
@@ -193,9 +196,14 @@ class State:
             set_attributes(self.ema.model, self.first_attributes.changes(), lambda tensor: tensor.detach().clone())
         return self.ema.model if self.ema else self.model
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether each rank holds a part of the model."""
+        return self.model is not self.original_model
+
     def whole_model(self, model: nn.Module) -> nn.Module:
         """The model or the average, unsharded on every rank; the model is the caller's original one."""
-        if self.model is self.original_model:
+        if not self.in_parts:
             return model
         target = self.original_model if model is self.model else copy.deepcopy(self.original_model).eval()
         return copy_full(target, model)
@@ -220,6 +228,23 @@ class State:
         if best:
             self.best = {"step": self.step, name: value}
         return best
+
+    def keep_best(self, for_file: bool) -> None:
+        """Copy the weights that were just validated; `for_file`, where they are saved from: to the host, or in parts.
+
+        Of several ranks that hold the same, the first one saves.
+        """
+
+        def kept(value: object) -> object:
+            if not isinstance(value, Tensor):
+                return copy.deepcopy(value)
+            if not for_file or isinstance(value, DTensor):
+                return value.clone() if for_file else full_tensor(value.clone())
+            return value.to("cpu", copy=True)
+
+        weights = self.validation_model.state_dict()
+        if not for_file or self.ranks.first or self.in_parts:
+            self.best_weights = {name: kept(value) for name, value in weights.items()}
 
     def state_dict(self) -> dict:
         require_all_saved(self.optimizer)

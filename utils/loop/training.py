@@ -14,7 +14,7 @@ from doing harm) and metrics.py (sums and counts, divided once).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ from torch.utils.data import Dataset
 
 from utils.data.order import CPU, Order, batches, device_of, with_collate
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
-from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
+from utils.distributed.parallel import sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
 from utils.loop.attributes import attributes_put_back
@@ -69,7 +69,7 @@ from utils.loop.preflight import (
 )
 from utils.loop.run_folder import RunFolder
 from utils.loop.schedule import Schedule, factors_of, name_of_schedule
-from utils.loop.signals import SIGTERM_EXIT, Termination
+from utils.loop.signals import Termination
 from utils.loop.state import State
 
 EPS = 1e-6  # added to the norm before the division, as in torch
@@ -278,7 +278,9 @@ def train(
 
     Under torchrun n processes train one model: each on its share of every batch, with summed gradients; rank 0 writes.
     With config.parallel="fsdp" each holds shards of a copy, which is copied into `model` at the end.
-    On SIGTERM, SIGHUP or SIGUSR1 it finishes the step, saves, and exits with 143. The caller's random streams do not change.
+    On SIGTERM, and on signals by which clusters announce it, it finishes the step or the batch that it validates, saves, and
+    exits with 143. On Ctrl-C it does so and raises KeyboardInterrupt; a second one ends it at once. Whatever ends it early
+    carries the Result so far: error.result. The caller's random streams do not change.
 
     Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
     or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
@@ -311,6 +313,10 @@ def train(
         Termination() as sigterm,
         folder or nullcontext(),
     ):
+
+        def asked() -> bool:
+            return ranks.any(sigterm.asked)
+
         check_ranks(ranks, config, order, val_data, run, peak_flops, name_of_schedule(factors, config.steps))
         state = State(model, config, device, ranks, optimizer, factors)
         known_loss = check_data(state, order, train_data, val_data, loss)
@@ -318,10 +324,16 @@ def train(
         monitor = Monitor(state, order, log, train_data, known_loss, on_step, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
-            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
+            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer))
+        if state.validation_due and val_data is not None:
+            with result_in_errors(log, state, folder), monitor.paused(), state.weights_to_evaluate():
+                validate(state, val_data, known_loss, monitor, folder, asked)
+                save(state, folder)
+                if state.validation_due:
+                    raise sigterm.exception(folder.where_it_goes_on(state.step))
         end = state.step if state.stopped_early else config.steps  # a run that has stopped early stays as it is
         stream = batches(train_data, order, state.step, end, **config.loading(device))
-        with monitor, closing(stream):
+        with result_in_errors(log, state, folder), monitor, closing(stream):
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
                 if collate:
@@ -333,24 +345,29 @@ def train(
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
-                stop = ranks.any(sigterm.asked)
+                stop = asked()
                 save_now = folder is not None and (state.due(config.save_every) or stop)
                 check_updates(state, order, train_data, known_loss, watching=log_now or validate_now or save_now)
                 if log_now:
                     monitor.log_step()
+                    stop = asked()  # on_step may take long
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, known_loss, monitor, folder)
-                if save_now or (folder and state.stopped_early):
+                        validate(state, val_data, known_loss, monitor, folder, asked)
+                    stop = stop or state.validation_due
+                if folder and (save_now or stop or state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
-                        folder.save(state.state_dict(), state.step, state.seconds)
+                        save(state, folder)
                 if stop:
-                    raise SystemExit(SIGTERM_EXIT)
+                    raise sigterm.exception(folder.where_it_goes_on(state.step) if folder else "")
                 if state.stopped_early:
                     break
-        if has_modes(state.optimizer):
-            state.optimizer.eval()
-        return Result(log, state)
+            if has_modes(state.optimizer):
+                state.optimizer.eval()
+            result = Result(log, state)
+            if asked():
+                raise sigterm.exception()
+        return result
 
 
 def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watching: bool) -> None:
@@ -398,9 +415,18 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
         state.scheduler.step()
 
 
-def validate(state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: RunFolder | None) -> None:
-    """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
+def validate(
+    state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: RunFolder | None, stop: Callable[[], bool]
+) -> None:
+    """Evaluate and log. Keep a copy of the best weights so far in `state`; the next checkpoint takes them along.
+
+    If stop() is true, on all ranks alike, this ends before the next batch, and state.validation_due stays true: a resumed
+    run validates this step anew.
+    """
     config = state.config
+    state.validation_due = True
+    if stop():
+        return
     model = state.validation_model
     with attributes_put_back(model):
         scores = score(
@@ -412,18 +438,54 @@ def validate(state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: 
             config.worker_timeout,
             loss,
             state.ranks,
+            stop,
         )
+    if scores is None:
+        return
+    state.validation_due = False
     record = monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
     require_finite_validation_loss(state, scores.loss)
-    if not state.is_best(selected_number(state, record)):
-        return
-    if folder:
-        folder.save(state.state_dict(), state.step, state.seconds, kind="best")
-    else:
-        state.best_weights = {
-            name: full_tensor(value.clone()) if isinstance(value, Tensor) else value
-            for name, value in state.validation_model.state_dict().items()
-        }
+    if state.is_best(selected_number(state, record)):
+        state.keep_best(for_file=folder is not None)
+
+
+def save(state: State, folder: RunFolder) -> None:
+    """Save a checkpoint, after the best weights that it speaks of."""
+    save_best(state, folder)
+    folder.save(state.state_dict(), state.step, state.seconds)
+
+
+def save_best(state: State, folder: RunFolder) -> None:
+    """Save the best weights, unless the folder has them. A run cannot go on from them: there is no more to it."""
+    if state.best_weights is not None:
+        step = state.best["step"]
+        weights = {"model": state.best_weights, "ema": None, "progress": {"step": step}}
+        folder.save(weights, step, state.seconds, kind="best")
+        state.best_weights = None
+
+
+@contextmanager
+def result_in_errors(log: Log, state: State, folder: RunFolder | None) -> Iterator[None]:
+    """Give whatever is raised within the block the result so far, as its attribute `result`.
+
+    Without a run folder a note says so, in the lines that a notebook needs, if there is a record yet. With one the best
+    weights are saved that no checkpoint has; but not after a second Ctrl-C, nor those in parts: other ranks may be gone.
+    """
+    try:
+        yield
+    except BaseException as error:
+        error.result = Result(log, state, failed=True)
+        if folder is None and log.records:
+            error.add_note(KEPT)
+        if folder and isinstance(error, Exception) and state.ranks.first and not state.in_parts:
+            with suppress(RuntimeError):  # the error itself says more
+                save_best(state, folder)
+        raise
+
+
+KEPT = """there is no run folder, so nothing was saved; what the run has made is here until the next error:
+    import sys
+    result = sys.last_value.result  # result.history, result.best_weights, result.model"""
 
 
 class Result:
@@ -433,14 +495,22 @@ class Result:
     model, or None. steps: the number made. skipped: how many of these had a blocked update. best: {"step", "val_loss"} of
     the best validation, or the number that was selected by in place of val_loss; None without a validation. best_weights:
     the state_dict validated then; None if it is in the run folder.
+    Of a run that has failed, model and ema are as they were then, and None if several ranks hold them in parts.
     """
 
-    def __init__(self, log: Log, state: State):
+    def __init__(self, log: Log, state: State, failed: bool = False):
         self._log = log  # reads a resumed run's earlier records at the first access
-        self.model = state.whole_model(state.model)
-        self.ema = state.whole_model(state.validation_model) if state.ema else None
+        if failed:
+            self.model = None if state.in_parts else state.model
+            self.ema = state.ema.model if state.ema and not state.in_parts else None
+            with suppress(RuntimeError):  # of a device that has failed
+                if self.ema:
+                    state.ema.copy_buffers(state.model)
+        else:
+            self.model = state.whole_model(state.model)
+            self.ema = state.whole_model(state.validation_model) if state.ema else None
         self.steps = state.step
-        self.skipped = int(state.guard.blocked)
+        self.skipped = state.skipped if failed else int(state.guard.blocked)  # a device that has failed cannot be read
         self.stopped_early = state.stopped_early
         self.best = state.best
         self.best_weights = state.best_weights
@@ -490,8 +560,9 @@ def score(
     worker_timeout: float,
     loss: Loss,
     ranks: Ranks,
-) -> Scores:
-    """What `evaluate` returns, without its trial of the loss."""
+    stop: Callable[[], bool] = lambda: False,
+) -> Scores | None:
+    """What `evaluate` returns, without its trial of the loss. None if stop() is true before a batch, on all ranks alike."""
     device = device_of_model(model)
     order = Order(
         len(data),
@@ -509,6 +580,8 @@ def score(
     correct = None
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):
         for step, (x, y) in enumerate(stream):
+            if stop():
+                return None
             if hasattr(data, "collate"):
                 check_lengths(x, y, len(order.indices(step)))
             x = x.to(device, non_blocking=True)

@@ -319,7 +319,7 @@ def test_anything_else_that_it_returns_is_refused_with_its_value(returned, words
 def test_a_look_that_fails_says_where():
     with pytest.raises(ZeroDivisionError) as raised:
         train(plain_net(), DATA, VAL, config(), on_step=lambda record, model: 1 / 0)
-    assert raised.value.__notes__ == ["in on_step, at step 3"]
+    assert "in on_step, at step 3" in raised.value.__notes__
 
 
 def test_a_list_that_it_keeps_in_the_model_does_not_grow():

@@ -141,11 +141,13 @@ HOLDING = [nn.CrossEntropyLoss, Weighted, Plain, around, around_a_module, as_def
 
 @pytest.mark.parametrize("make", [*HOLDING, of_a_helper])
 def test_other_class_weights_are_said(make, tmp_path, capsys):
-    """Three of the same sum and shape: a run that goes on with others is another run."""
+    """Three of the same sum and shape: a run that goes on with others is another run, and a finished one is not theirs."""
     model = net()
-    for weight, said in (([1.0, 2.0, 3.0], False), ([1.0, 2.0, 3.0], False), ([3.0, 2.0, 1.0], True)):
-        train(net(), DATA, HELD_OUT, Config(steps=4), run=tmp_path, loss=make(torch.tensor(weight)))
+    for steps, weight, said in ((4, [1.0, 2.0, 3.0], False), (5, [1.0, 2.0, 3.0], False), (6, [3.0, 2.0, 1.0], True)):
+        train(net(), DATA, HELD_OUT, Config(steps=steps), run=tmp_path, loss=make(torch.tensor(weight)))
         assert ("has changed since" in capsys.readouterr().out) == said
+    with pytest.raises(ValueError, match="finished run, of something else .*loss's numbers"):
+        train(net(), DATA, HELD_OUT, Config(steps=6), run=tmp_path, loss=make(torch.tensor([2.0, 2.0, 2.0])))
     assert numbers_of(make(torch.tensor([1.0])), model) != numbers_of(make(torch.tensor([2.0])), model)
 
 
@@ -157,8 +159,8 @@ def test_other_numbers_around_a_function_are_said(monkeypatch, tmp_path, capsys)
 
         return loss
 
-    for power, said in ((2.0, False), (2.0, False), (3.0, True)):
-        train(net(), DATA, HELD_OUT, Config(steps=4), run=tmp_path, loss=focal(power))
+    for steps, power, said in ((4, 2.0, False), (5, 2.0, False), (6, 3.0, True)):
+        train(net(), DATA, HELD_OUT, Config(steps=steps), run=tmp_path, loss=focal(power))
         output = capsys.readouterr().out
         assert ("loss's numbers: power: 2.0 → power: 3.0" in output) == said
     before = numbers_of(global_one, net())

@@ -121,7 +121,10 @@ class RunFolder:
     def _compare(self, inputs: dict[str, str], finished: bool) -> None:
         sessions = self.metadata["sessions"]
         saving = [session for session in sessions if "to_step" in session] or sessions
-        changed = changes({"schedule": BY_CONFIG} | saving[-1].get("inputs", {}), inputs) if saving else []
+        before = saving[-1].get("inputs", {}) if saving else {}
+        if sessions:  # the run's steps are as the newest session left them, saved or not, and so is its schedule
+            before = before | {"schedule": sessions[-1].get("inputs", {}).get("schedule", BY_CONFIG)}
+        changed = changes(before, inputs)
         if any(change.startswith("schedule") for change in changed):
             raise ValueError(
                 f"{self.path} holds a run of another schedule ({'; '.join(changed)}): choose another folder, or continue "

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.data.datasets import IGNORE
+from utils.data.trees import Tree, tensors
 from utils.distributed.ranks import Ranks
 
 # (outputs, targets) → the loss summed over the targets, and what to divide it by: 0-dim, the count may be an int. The sum
-# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction.
-Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor | int]]
+# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction. A loss of the
+# caller's own gets whole trees, and with them it says what to divide by.
+Loss = Callable[[Tree, Tree], Tensor | tuple[Tensor, Tensor | int]]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -110,15 +112,17 @@ def known(loss: Loss) -> KnownLoss | None:
     return KnownLoss(total, count_examples if by_example else count_entries)
 
 
-def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def sum_and_count(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
     """The loss summed over the targets, and what to divide it by, both 0-dim, for any `loss` that `train` takes.
 
     A sum without a count is divided by the number of targets: of class indices, if the outputs have an axis more, all but
     IGNORE; else of entries. Whether that is right is tried before the first step (preflight.py). Padding (no targets) has
     a loss of 0, with gradients of 0 for all that the model has.
     """
-    if not len(targets):
-        return 0 * outputs.sum(), torch.zeros((), dtype=torch.int64, device=targets.device)
+    first = targets if isinstance(targets, Tensor) else tensors(targets)[0]
+    if not len(first):
+        zero = sum(0 * part.sum() for part in tensors(outputs) if part.is_floating_point())
+        return zero, torch.zeros((), dtype=torch.int64, device=first.device)
     if what := known(loss):
         return what.sum(outputs, targets), what.count(targets)
     value = loss(outputs, targets)
@@ -126,14 +130,16 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
     total, count = value
     if isinstance(count, Tensor):
-        return total, count.to(targets.device, non_blocking=True)
-    return total, torch.full((), count, dtype=torch.float64, device=targets.device)
+        return total, count.to(first.device, non_blocking=True)
+    return total, torch.full((), count, dtype=torch.float64, device=first.device)
 
 
-def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:
+def count_beforehand(loss: Loss, targets: Tree) -> tuple[Tensor, bool]:
     """What sum_and_count will count, 0-dim, and whether that is certain: a loss of the caller's own says it when called."""
     if what := known(loss):
         return what.count(targets), True
+    if not isinstance(targets, Tensor):
+        return count_examples(tensors(targets)[0]), False  # the loss will say it
     return count_entries(targets) if targets.is_floating_point() else count_targets(targets), False
 
 
@@ -142,7 +148,7 @@ def nonzero(count: Tensor) -> Tensor:
     return count + (count == 0)
 
 
-def count_correct(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+def count_correct(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor] | None:
     """How many labels have the largest output of their row, and how many labels there are; both 0-dim.
 
     None unless `loss` is a cross-entropy of class indices: of others the largest output is no answer.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
@@ -16,6 +16,7 @@ from tqdm import tqdm
 from utils import facts
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
+from utils.data.trees import Tree, count_examples, to_device
 from utils.device import ask_device, is_accelerator, own_random_streams
 from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import eval_mode, without_a_trace
@@ -154,14 +155,14 @@ class Monitor:
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         try:
             with without_a_trace(self.state.model), self.state.autocast:
-                flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+                flops = flops_of_step(self.state.model, loss, *to_device((x, y), self.state.device))
         except Exception as error:
             explain(error, "counting the FLOPs")
             raise
-        return flops / len(x)
+        return flops / count_examples(x)
 
 
-def flops_of_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> int:
+def flops_of_step(model: nn.Module, loss: Loss, inputs: Tree, targets: Tree) -> int:
     """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
     gradients behind. Fused attention counts as torch has it: 0 on a CPU, on CUDA also what its backward computes again."""
     with FlopCounterMode(display=False) as counter:

@@ -91,16 +91,23 @@ class Unknown:
 
 
 class Model(nn.Module):
-    """Any function of its two layers and x."""
+    """Any function of its layer and x."""
 
-    def __init__(self, function, inputs: int = 4, outputs: int = 3):
+    def __init__(self, function):
         super().__init__()
         torch.manual_seed(0)
-        self.one, self.two, self.function = nn.Linear(inputs, outputs), nn.Linear(6, outputs), function
-        self.double()
+        self.one, self.function = nn.Linear(4, 3).double(), function
 
     def forward(self, x):
         return self.function(self, x)
+
+
+class Both(Model):
+    """Any function of its two layers and x."""
+
+    def __init__(self, function):
+        super().__init__(function)
+        self.two = nn.Linear(6, 3).double()
 
 
 class Reader(nn.Module):
@@ -165,12 +172,12 @@ TREES = {
         *(lambda: Reader(lambda logits: logits.movedim(-1, 1)), {"input_ids": IDS, "attention_mask": MASK}, NEXT),
         *(nn.CrossEntropyLoss(), nn.CrossEntropyLoss()),
     ),
-    "a pair": (lambda: Model(one_plus_two), (X, OTHER), LABELS, None, F.cross_entropy),
-    "a list": (lambda: Model(one_plus_two), [X, OTHER], LABELS, None, F.cross_entropy),
-    "a named pair": (lambda: Model(by_attribute), Pair(X, OTHER), LABELS, None, F.cross_entropy),
-    "a dataclass": (lambda: Model(by_attribute), Known(X, OTHER), LABELS, None, F.cross_entropy),
+    "a pair": (lambda: Both(one_plus_two), (X, OTHER), LABELS, None, F.cross_entropy),
+    "a list": (lambda: Both(one_plus_two), [X, OTHER], LABELS, None, F.cross_entropy),
+    "a named pair": (lambda: Both(by_attribute), Pair(X, OTHER), LABELS, None, F.cross_entropy),
+    "a dataclass": (lambda: Both(by_attribute), Known(X, OTHER), LABELS, None, F.cross_entropy),
     "pixels and tokens, nested": (
-        *(lambda: Model(by_name), {"pixels": X, "more": {"tokens": OTHER}}, LABELS, None),
+        *(lambda: Both(by_name), {"pixels": X, "more": {"tokens": OTHER}}, LABELS, None),
         F.cross_entropy,
     ),
     "targets in a dict": (
@@ -201,7 +208,7 @@ TREES = {
         lambda outputs, y: F.cross_entropy(outputs[0], y),
     ),
     "a temperature beside the logits": (
-        *(lambda: Model(lambda model, x: (model.one(x), model.two.bias[0].exp())), X, LABELS),
+        *(lambda: Both(lambda model, x: (model.one(x), model.two.bias[0].exp())), X, LABELS),
         lambda outputs, y: (F.cross_entropy(outputs[0] / outputs[1], y, reduction="sum"), len(y)),
         lambda outputs, y: F.cross_entropy(outputs[0] / outputs[1], y),
     ),
@@ -277,3 +284,180 @@ def test_an_accuracy_where_one_tensor_meets_a_cross_entropy():
     for name in ("targets in a dict", "an object with logits", "a cost of each example beside the logits"):
         build, x, y, loss, _ = TREES[name]
         assert evaluate(build(), Rows(x, y), loss=loss).accuracy is None
+
+
+# ---- the same run ----------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_of_one_tensor_trains_to_the_bits_of_the_tensor():
+    """And the digest of data in tensors is what it was before there were trees."""
+    plain, wrapped = Model(lambda model, x: model.one(x)), Model(lambda model, x: model.one(x["x"]))
+    config = Config(steps=4, batch_size=5, lr=0.05, accumulation=2, ema=0.9, clip=0.1, device="cpu")
+    train(plain, TensorDataset(X, LABELS), None, config)
+    train(wrapped, Rows({"x": X}, LABELS), None, config)
+    assert torch.equal(weights(plain), weights(wrapped))
+    numbers = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    assert digest_of(TensorDataset(numbers, torch.tensor([0, 2, 1]))) == "89940e13c392b606"
+
+
+def test_the_digest_of_a_tree_is_of_all_its_tensors_and_their_names():
+    trees = [{"a": X, "b": REAL}, {"a": X, "b": REAL + 1}, {"b": REAL, "c": X}, {"a": REAL, "b": X}, (X, REAL)]
+    digests = [digest_of(Rows(tree, LABELS)) for tree in trees]
+    assert len(set(digests)) == len(trees) and digest_of(Rows(trees[0], LABELS)) == digests[0]
+
+
+def test_a_run_on_trees_that_was_interrupted_ends_with_the_same_bits(tmp_path):
+    build, x, y, loss, _ = TREES["targets in a dict"]
+    straight, resumed = build(), build()
+    settings = {"batch_size": 5, "lr": 0.05, "accumulation": 2, "val_every": 2, "save_every": 1, "device": "cpu"}
+    train(straight, Rows(x, y), Rows(x, y), Config(steps=6, **settings), loss=loss)
+    train(build(), Rows(x, y), Rows(x, y), Config(steps=4, **settings), loss=loss, run=tmp_path)
+    train(resumed, Rows(x, y), Rows(x, y), Config(steps=6, **settings), loss=loss, run=tmp_path)
+    assert torch.equal(weights(straight), weights(resumed))
+
+
+def test_a_nan_in_a_tree_is_named_with_its_place_and_example():
+    x = {"pixels": X.clone(), "more": {"tokens": OTHER}}
+    x["pixels"][7, 1] = torch.nan
+    config = Config(steps=1, batch_size=N, accumulation=3, device="cpu")
+    with pytest.raises(FloatingPointError, match=r"the input \['pixels'\] is not finite\..* Look at example \[7\]"):
+        train(Both(by_name), Rows(x, LABELS), None, config)
+    y = {"label": LABELS, "box": REAL.clone()}
+    y["box"][4] = torch.inf
+    with pytest.raises(FloatingPointError, match=r"the target \['box'\] is not finite\..* Look at example \[4\]"):
+        train(Model(of_two_heads), Rows(X, y), None, config, loss=of_both)
+
+
+def trained_on_a_rank(tests: str, name: str, parallel: str, batch_size: int) -> list:
+    """The weights that a rank ends with, and its losses; or the error that it ends with."""
+    sys.path.insert(0, tests)
+    here = importlib.import_module("loop.test_trees")  # a script cannot hold its classes
+    build, x, y, loss, _ = here.TREES[name]
+    model, data = build(), here.Rows(x, y)
+    settings = here.SGD | {"batch_size": batch_size, "device": "cpu", "accumulation": 2}
+    config = here.Config(steps=6, parallel=parallel, **settings)
+    options = {} if loss is None else {"loss": loss}
+    try:
+        history = here.train(model, data, data, config, **options).history
+    except ValueError as error:
+        return [str(error)]
+    return [here.weights(model), *(record.get("loss") or record.get("val_loss") for record in history)]
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    "name", ["pixels and tokens, nested", "an object with logits", "targets in a pair", "outputs in a dataclass"]
+)
+def test_two_ranks_train_a_tree_as_one_does(name, parallel):
+    """Batches of 11, so that the last one is of one example, and a rank takes part with padding."""
+    alone = trained_on_a_rank(str(TESTS), name, parallel, 11)
+    for ended in on_ranks(2, trained_on_a_rank, str(TESTS), name, parallel, 11, group=False):
+        torch.testing.assert_close(ended.result[0], alone[0], rtol=0, atol=1e-12)
+        assert ended.result[1:] == pytest.approx(alone[1:], rel=1e-10)
+
+
+# ---- the batch comes first -------------------------------------------------------------------------------------------
+
+
+def lines_of(message: str) -> list[str]:
+    """The programs that a message shows: each ends with a call of train."""
+    programs, lines = [], []
+    for line in str(message).splitlines():
+        if line.startswith("    "):
+            lines.append(line)
+            if line.startswith("    train(") or line.startswith("    evaluate("):
+                programs.append(textwrap.dedent("\n".join(lines)))
+                lines = []
+    return programs
+
+
+def refused(model, data, *words: str, **options) -> str:
+    """Refused before a step, naming these; the whole message."""
+    given = {name: options.pop(name) for name in ("loss", "collate") if name in options}
+    before = weights(model)
+    with pytest.raises(ValueError) as error:
+        train(model, data, options.pop("val_data", None), Config(steps=1, **SGD | options), **given)
+    assert all(word in str(error.value) for word in words), error.value
+    assert torch.equal(weights(model), before)
+    return str(error.value)
+
+
+def run_lines(program: str, model, data, **names) -> dict:
+    """Run a program of a message as it stands; the record of its first step, or what it evaluates."""
+    shown = []
+
+    def first_record(*arguments, **options):
+        shown.extend(train(*arguments, **options).history)
+
+    def scores(*arguments, **options):
+        shown.append(evaluate(*arguments, **options))
+
+    names |= {"torch": torch, "train": first_record, "evaluate": scores, "model": model, "data": data}
+    exec(program, {"config": Config(steps=1, **SGD), **names})
+    return shown[0]
+
+
+def mask_time_first(examples):
+    x, y = stack(examples)
+    return {"input_ids": x["input_ids"], "attention_mask": x["attention_mask"].T}, y
+
+
+@pytest.mark.parametrize("length", [2, 6])
+def test_one_leaf_that_puts_time_first_is_named_and_the_lines_turn_it(length):
+    """Two places are not two examples either."""
+    x = {"input_ids": IDS[:, :length], "attention_mask": torch.ones(N, length, dtype=torch.bool)}
+    data = Rows(x, NEXT[:, :length].clamp(min=0))
+    message = refused(Reader(), data, "x['attention_mask'] of shape (", collate=mask_time_first, loss=cross_entropy_sum)
+    (program,) = lines_of(message)
+    expected = mean_of_tokens(Reader()(x), NEXT[:, :length].clamp(min=0)).item()
+    assert run_lines(program, Reader(), data, collate=mask_time_first)["loss"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_leaf_of_another_length_is_named():
+    def short(examples):
+        x, y = stack(examples)
+        return {"a": x["a"], "prompt": x["prompt"][:1]}, y
+
+    def bare(examples):
+        x, y = stack(examples)
+        return {"a": x["a"], "length": torch.tensor(6)}, y
+
+    def targets(examples):
+        x, y = stack(examples)
+        return x["a"], {"label": y, "anchors": torch.zeros(9, 4)}
+
+    data = Rows({"a": X, "prompt": REAL}, LABELS)
+    model = Model(lambda model, x: model.one(x["a"] if isinstance(x, dict) else x))
+    for collate, words in [
+        (short, "2 examples came as x['prompt'] of shape (1, 3): the first axis of every tensor"),
+        (bare, "2 examples came as x['length'] of shape ()"),
+        (targets, "2 examples came as y['anchors'] of shape (9, 4)"),
+    ]:
+        refused(model, data, words, collate=collate)
+        if collate is not targets:
+            with pytest.raises(ValueError, match="examples came as"):
+                evaluate(model, data, collate=collate)
+
+
+def test_a_leaf_that_loses_an_example_later_is_named_then():
+    def collate(examples):
+        x, y = stack(examples)
+        return {"a": x["a"], "b": x["b"][: max(2, len(y) - 1)]}, y
+
+    data = Rows({"a": X, "b": X}, LABELS)
+    with pytest.raises(ValueError, match=r"12 examples came as x\['b'\] of shape \(11, 4\)"):
+        train(Model(lambda model, x: model.one(x["a"])), data, None, Config(steps=1, **SGD), collate=collate)
+
+
+class TimeFirst(TensorDataset):
+    """Hands out batches of its own."""
+
+    pure = True
+
+    def batch(self, indices):
+        x, y = self[indices]
+        return x.transpose(0, 1), y.T
+
+
+def test_a_dataset_that_batches_time_first():
+    refused(Reader(), TimeFirst(IDS[..., None], NEXT), "2 examples came as x (6, 2, 1) and y (6, 2)")

@@ -23,7 +23,7 @@ from utils.device import pick_device
 from utils.distributed.launch import on_ranks
 from utils.loop import Config, evaluate, train
 from utils.loop.inputs import digest_of
-from utils.loop.metrics import cross_entropy_sum, sum_and_count
+from utils.loop.metrics import cross_entropy_sum
 
 DEVICE = pick_device()
 TESTS = ROOT / "tests"
@@ -365,7 +365,7 @@ def lines_of(message: str) -> list[str]:
     for line in str(message).splitlines():
         if line.startswith("    "):
             lines.append(line)
-            if line.startswith("    train(") or line.startswith("    evaluate("):
+            if line.startswith(("    train(", "    evaluate(")):
                 programs.append(textwrap.dedent("\n".join(lines)))
                 lines = []
     return programs
@@ -461,3 +461,411 @@ class TimeFirst(TensorDataset):
 
 def test_a_dataset_that_batches_time_first():
     refused(Reader(), TimeFirst(IDS[..., None], NEXT), "2 examples came as x (6, 2, 1) and y (6, 2)")
+
+
+# ---- examples of other forms, and the lines that make pairs of them --------------------------------------------------
+
+
+class Dicts(Dataset):
+    """Rows of one dict each, as tables hand them out."""
+
+    def __init__(self, **columns):
+        self.columns = columns
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, i):
+        return {name: column[i] for name, column in self.columns.items()}
+
+
+LISTS = {"input_ids": IDS.tolist(), "attention_mask": MASK.int().tolist(), "labels": NEXT.tolist()}
+
+
+@pytest.mark.parametrize("rows", [Dicts(input_ids=IDS, attention_mask=MASK, labels=NEXT), Dicts(**LISTS)])
+def test_rows_of_dicts_train_with_their_masks(rows):
+    """Of tensors, and of lists, which torch would turn by their side."""
+    (program,) = lines_of(refused(Reader(), rows, "two of them came as a dict with input_ids, attention_mask, labels"))
+    x = {"input_ids": IDS, "attention_mask": MASK}
+    expected, there = by_hand(Reader(), mean_of_tokens, x, NEXT)
+    model = Reader()
+    assert run_lines(program, model, rows)["loss"] == pytest.approx(expected, rel=1e-12)
+    torch.testing.assert_close(weights(model), there, rtol=0, atol=1e-14)
+
+
+def test_rows_of_dicts_without_a_name_for_the_target():
+    """Nothing is left out: x and y are both the row."""
+    rows, model = Dicts(a=X, b=REAL), Model(lambda model, x: model.one(x["a"]))
+    loss = lambda outputs, y: ((outputs - y["b"]).square().sum(), y["b"].numel())  # noqa: E731
+    (program,) = lines_of(refused(model, rows, "a dict with a, b", loss=loss))
+    program = program.replace("config=config", "config=config, loss=loss")
+    assert run_lines(program, model, rows, loss=loss)["loss"] > 0
+    alone = Dicts(pixels=X, label=LABELS)
+    (program,) = lines_of(refused(model, alone, "a dict with pixels, label"))
+    assert run_lines(program, Model(lambda model, x: model.one(x)), alone)["loss"] > 0
+
+
+def test_examples_of_three():
+    """The last is y; x is all the others."""
+    data = TensorDataset(X, OTHER, LABELS)
+    (program,) = lines_of(refused(Both(one_plus_two), data, "a list of Tensor, Tensor, Tensor"))
+    expected, _ = by_hand(Both(one_plus_two), F.cross_entropy, (X, OTHER), LABELS)
+    assert run_lines(program, Both(one_plus_two), data)["loss"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_lists_of_numbers():
+    """They come as one tensor for each place. A model may take that; one that does not is given tensors by the lines."""
+    data = [(row, label) for row, label in zip(X.tolist(), LABELS.tolist(), strict=True)]
+    model = nn.Linear(4, 3)
+    (program,) = lines_of(refused(model, data, "x[3] (2,) torch.float64", "Lists of numbers came as lists of tensors"))
+    assert run_lines(program, model, data)["loss"] > 0
+    taken = Model(lambda model, x: model.one(torch.stack(x, 1)))
+    expected, _ = by_hand(taken, F.cross_entropy, list(X.T), LABELS)
+    assert train(taken, data, None, Config(steps=1, **SGD)).history[0]["loss"] == pytest.approx(expected, rel=1e-6)
+
+
+class ByName(Reader):
+    """Called as models of Hugging Face are."""
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward({"input_ids": input_ids, "attention_mask": attention_mask})
+
+
+class OneByOne(Both):
+    def forward(self, first, second):
+        return one_plus_two(self, (first, second))
+
+
+def test_a_model_that_takes_the_parts_of_x():
+    for model, x, y in [
+        (ByName(), {"input_ids": IDS, "attention_mask": MASK}, NEXT),
+        (OneByOne(None), (X, OTHER), LABELS),
+    ]:
+        (program,) = lines_of(refused(model, Rows(x, y), "It is called with x as it is"))
+        assert run_lines(program, model, Rows(x, y))["loss"] > 0
+
+
+# ---- leaves that are no tensors --------------------------------------------------------------------------------------
+
+
+def test_what_is_no_tensor_is_refused_by_its_place():
+    model = Model(lambda model, x: model.one(x["a"]))
+
+    def with_part(part):
+        return lambda examples: ({"a": stack(examples)[0], "b": part}, stack(examples)[1])
+
+    for part, words in [
+        ("a title", "x['b'] is 'a title', of type str: leave it out"),
+        (7, "x['b'] is 7, of type int: make it a tensor"),
+        (["a", "b"], "x['b'][0] is 'a', of type str: leave it out"),
+        (UserDict(c=X[:2]), "of type UserDict"),
+        (np.zeros(2), "of type ndarray"),
+        (Unknown(X[:2], X[:2]), "torch.export.register_dataclass(Unknown)"),
+        (SimpleNamespace(c=1), "of type SimpleNamespace"),
+    ]:
+        refused(model, TensorDataset(X, LABELS), words, collate=with_part(part))
+        with pytest.raises(ValueError, match="an example must be a pair"):
+            evaluate(model, TensorDataset(X, LABELS), collate=with_part(part), loss=of_tokens)
+    refused(model, Rows({"a": X, "text": np.array([*"abcdefghijkl"])}, LABELS), "of type str_: leave it out")
+    words = "dict(x['b'])"
+    refused(model, TensorDataset(X, LABELS), words, collate=with_part(UserDict(c=X[:2])))
+
+
+def test_none_stays_none():
+    for data, collate in [
+        (TensorDataset(X, LABELS), lambda examples: ({"a": stack(examples)[0], "b": None}, stack(examples)[1])),
+        ([({"a": x, "b": None}, y) for x, y in zip(X, LABELS, strict=True)], None),
+    ]:
+        model = Model(lambda model, x: model.one(x["a"]) if x["b"] is None else 1 / 0)
+        config = Config(steps=2, **SGD | {"accumulation": 3})
+        expected, _ = by_hand(Model(lambda model, x: model.one(x)), F.cross_entropy, X, LABELS)
+        assert train(model, data, data, config, collate=collate).history[0]["loss"] == pytest.approx(
+            expected, rel=1e-12
+        )
+
+
+def test_a_part_without_a_tensor():
+    for pair, words in [
+        ((X, None), "y holds no tensor"),
+        (({}, X), "x holds no tensor"),
+        ((X, []), "y holds no tensor"),
+    ]:
+        refused(Model(None), TensorDataset(X, LABELS), words, collate=lambda examples, pair=pair: pair)
+
+
+def test_examples_that_do_not_stack():
+    rows = [({"a": x, "b": x[: 1 + i % 3]}, i % 3) for i, x in enumerate(X)]
+    refused(Model(None), rows, "examples 0, 1 as one batch", "of one form, shape and type", "pad them in a collate")
+    odd = [({"a": x} if i else {"b": x}, i % 3) for i, x in enumerate(X)]
+    refused(Model(None), odd, "examples 0, 1 as one batch", "of one form, shape and type")
+    classes = [(Unknown(x, x), 0) for x in X]
+    message = refused(Model(None), classes, "examples 0, 1 as one batch")
+    assert message.splitlines()[-1] == "    torch.export.register_dataclass(Unknown)"
+
+
+def test_rows_whose_keys_come_in_another_order_stack():
+    rows = [({"a": x, "b": 0 * x} if i % 2 else {"b": 0 * x, "a": x}, i % 3) for i, x in enumerate(X)]
+    expected, _ = by_hand(Model(lambda model, x: model.one(x)), F.cross_entropy, X, LABELS)
+    result = train(Model(lambda model, x: model.one(x["a"])), rows, None, Config(steps=1, **SGD))
+    assert result.history[0]["loss"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_stacking_keeps_the_form_and_torchs_rules_for_each_leaf():
+    examples = [((X[i], [i, 2.5]), {"b": np.float32(i), "c": Pair(i, None)}) for i in range(2)]
+    x, y = stack(examples)
+    assert type(x) is tuple and type(y["c"]) is Pair and y["c"].second is None
+    assert torch.equal(x[1][0], default_collate([0, 1])) and x[1][1].dtype == default_collate([2.5, 2.5]).dtype
+    assert y["b"].dtype == torch.float32 and torch.equal(x[0], X[:2])
+
+
+# ---- outputs and losses ----------------------------------------------------------------------------------------------
+
+
+def test_a_loss_of_one_tensor_and_a_model_that_returns_more():
+    for returned, part in [
+        (lambda logits: {"logits": logits, "hidden": logits}, '["logits"]'),
+        (lambda logits: {"hidden": None, "logits": logits}, '["logits"]'),
+        (lambda logits: (logits, logits), "[0]"),
+        (lambda logits: Record(logits=logits), ".logits"),
+    ]:
+        model = Reader(returned)
+        x = {"input_ids": IDS, "attention_mask": MASK}
+        words = "this loss takes one tensor: it must return one tensor"
+        message = refused(model, Rows(x, NEXT), words, loss=cross_entropy_sum)
+        assert part in message.replace("'", '"')
+        names = {"torch": torch}
+        exec(textwrap.dedent("\n".join(line for line in message.splitlines() if line.startswith("    "))), names)
+        expected, _ = by_hand(Reader(), mean_of_tokens, x, NEXT)
+        wrapped = names["Wrapped"](model)
+        result = train(wrapped, Rows(x, NEXT), None, Config(steps=1, **SGD), loss=cross_entropy_sum)
+        assert result.history[0]["loss"] == pytest.approx(expected, rel=1e-12)
+        with pytest.raises(ValueError, match="this loss takes one tensor"):
+            evaluate(model, Rows(x, NEXT))
+
+
+def test_outputs_that_torch_knows_for_no_tree():
+    model = Model(lambda model, x: Unknown(model.one(x), x))
+    loss = lambda outputs, y: (F.cross_entropy(outputs.first, y, reduction="sum"), len(y))  # noqa: E731
+    message = refused(model, TensorDataset(X, LABELS), "returns a Unknown", loss=loss)
+    assert message.splitlines()[-1] == "    torch.export.register_dataclass(Unknown)"
+    refused(
+        Model(lambda model, x: SimpleNamespace(first=model.one(x))), TensorDataset(X, LABELS), "in a dict", loss=loss
+    )
+    refused(Model(lambda model, x: {}), TensorDataset(X, LABELS), "returns a dict", loss=loss)
+
+
+def test_torchs_losses_take_one_tensor_of_targets():
+    data = Rows(X, {"label": LABELS, "box": REAL})
+    for loss in (nn.CrossEntropyLoss(), nn.MSELoss(), cross_entropy_sum):
+        refused(Model(lambda model, x: model.one(x)), data, "one tensor of targets, and y is a dict", loss=loss)
+        with pytest.raises(ValueError, match="one tensor of targets, and y is a dict"):
+            evaluate(Model(lambda model, x: model.one(x)), data, loss=loss)
+
+
+def test_a_number_of_trees_says_what_to_divide_by():
+    for model, y, sum_of, count in [
+        (Model(of_two_heads), {"label": LABELS, "box": REAL}, lambda o, t: of_both(o, t)[0], N),
+        (Model(of_two_heads), LABELS, lambda o, t: cross_entropy_sum(o[0], t) + o[1].square().sum(), N),
+    ]:
+        message = refused(model, Rows(X, y), "a number, which of trees does not say what to divide by", loss=sum_of)
+        first, second = lines_of(message)
+        expected = sum_of(copy.deepcopy(model)(X), y).item() / count
+        assert run_lines(first, copy.deepcopy(model), Rows(X, y), loss=sum_of)["loss"] == pytest.approx(expected)
+        mean = lambda o, t, sum_of=sum_of: sum_of(o, t) / len(o[0])  # noqa: E731
+        (_, second) = lines_of(refused(model, Rows(X, y), "a number, which of trees", loss=mean))
+        assert run_lines(second, copy.deepcopy(model), Rows(X, y), loss=mean)["loss"] == pytest.approx(expected)
+
+
+def test_a_mean_of_trees_and_a_count_is_no_sum():
+    mean = lambda outputs, y: (of_both(outputs, y)[0] / len(y["label"]), len(y["label"]))  # noqa: E731
+    data = Rows(X, {"label": LABELS, "box": REAL})
+    (program,) = lines_of(refused(Model(of_two_heads), data, "the loss is a mean", loss=mean))
+    expected = of_both(Model(of_two_heads)(X), {"label": LABELS, "box": REAL})[0].item() / N
+    assert run_lines(program, Model(of_two_heads), data, loss=mean)["loss"] == pytest.approx(expected)
+
+
+def contrast(outputs, targets):
+    first, second = outputs
+    return F.cross_entropy(first @ second.T, torch.arange(len(first)), reduction="sum"), len(first)
+
+
+def batch_mean(model, x):
+    """A balance over the batch, beside the logits."""
+    logits = model.one(x)
+    return logits, logits.softmax(-1).mean(0).square().sum()
+
+
+def with_balance(outputs, targets):
+    logits, balance = outputs
+    return cross_entropy_sum(logits, targets) + len(targets) * balance, len(targets)
+
+
+def starting_at_zero():
+    model = Model(batch_mean)
+    nn.init.zeros_(model.one.weight), nn.init.zeros_(model.one.bias)
+    return model
+
+
+def of_its_own(model, x):
+    """The loss is computed in the model, which has got the labels."""
+    return Record(loss=F.cross_entropy(model.one(x["x"]), x["labels"]), logits=model.one(x["x"]))
+
+
+@pytest.mark.parametrize(
+    ("build", "x", "loss"),
+    [
+        (lambda: Model(of_two_heads), X, contrast),
+        (lambda: Model(batch_mean), X, with_balance),
+        (starting_at_zero, X, with_balance),
+        (lambda: Model(of_its_own), {"x": X, "labels": LABELS}, lambda outputs, y: (outputs["loss"] * len(y), len(y))),
+    ],
+    ids=["contrastive", "balance", "balance of a router that begins at zero", "the model's own loss"],
+)
+def test_outputs_that_are_one_for_the_whole_batch_train_in_whole_batches(build, x, loss):
+    def mean(outputs, y):
+        total, count = loss(outputs, y)
+        return total / count
+
+    data = Rows(x, LABELS)
+    expected, there = by_hand(build(), mean, x, LABELS)
+    model = build()
+    assert train(model, data, None, Config(steps=1, **SGD), loss=loss).history[0]["loss"] == pytest.approx(expected)
+    torch.testing.assert_close(weights(model), there, rtol=0, atol=1e-14)
+    refused(build(), data, "accumulation is 2, but the loss of a batch is not the sum", loss=loss, accumulation=2)
+
+
+def test_what_a_loss_does_not_read_keeps_no_batch_whole():
+    """A balance that is returned, but not in the loss."""
+    loss = lambda outputs, y: (cross_entropy_sum(outputs[0], y), len(y))  # noqa: E731
+    expected, _ = by_hand(Model(lambda model, x: model.one(x)), F.cross_entropy, X, LABELS)
+    config = Config(steps=1, **SGD | {"accumulation": 4})
+    record = train(Model(batch_mean), TensorDataset(X, LABELS), None, config, loss=loss).history[0]
+    assert record["loss"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_outputs_time_first_are_right_in_whole_batches():
+    """The loss turns them itself; in parts they are refused, since nobody has said so."""
+    model = Reader(lambda logits: logits.transpose(0, 1))
+    x = {"input_ids": IDS, "attention_mask": MASK}
+    loss = lambda outputs, y: (cross_entropy_sum(outputs.transpose(0, 1), y), y.ne(IGNORE).sum())  # noqa: E731
+    expected, _ = by_hand(Reader(), mean_of_tokens, x, NEXT)
+    record = train(copy.deepcopy(model), Rows(x, NEXT), None, Config(steps=1, **SGD), loss=loss).history[0]
+    assert record["loss"] == pytest.approx(expected, rel=1e-12)
+    assert evaluate(model, Rows(x, NEXT), loss=loss).loss == pytest.approx(expected, rel=1e-12)
+    refused(model, Rows(x, NEXT), "accumulation is 2", loss=loss, accumulation=2)
+
+
+# ---- a loss that reads the model -------------------------------------------------------------------------------------
+
+
+class WithAux(Model):
+    """Leaves a cost of each example on itself, or, if asked to, returns it."""
+
+    def __init__(self, returns: bool = False):
+        super().__init__(None)
+        self.returns = returns
+
+    def forward(self, x):
+        logits = self.one(x)
+        self.aux = logits.square().mean(1)
+        return (logits, self.aux) if self.returns else logits
+
+
+def reading(model, what):
+    """Losses that look at the model besides its outputs."""
+    weight = model.one.weight
+    term = {
+        "what forward leaves": lambda outputs, targets: model.aux.sum(),
+        "a weight": lambda outputs, targets: len(targets) * model.one.weight.square().sum(),
+        "a weight in a closure": lambda outputs, targets: len(targets) * weight.square().sum(),
+    }[what]
+    return lambda outputs, targets: (cross_entropy_sum(outputs, targets) + term(outputs, targets), len(targets))
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("what", ["what forward leaves", "a weight", "a weight in a closure"])
+def test_the_average_is_not_validated_by_what_is_on_the_model(what, zero):
+    """The loss would see the model that trains, and the outputs be the average's."""
+    data, model = TensorDataset(X, LABELS), WithAux()
+    if zero:
+        nn.init.zeros_(model.one.weight), nn.init.zeros_(model.one.bias)
+    loss, words = reading(model, what), "with ema that is the average of its weights"
+    refused(model, data, words, val_data=data, loss=loss, ema=0.9)
+    train(model, data, None, Config(steps=2, **SGD, ema=0.9), loss=loss)  # nothing is validated
+    train(model, data, data, Config(steps=2, **SGD), loss=loss)
+
+
+def test_returned_among_the_outputs_it_is_validated_with_the_average():
+    data, model = TensorDataset(X, LABELS), WithAux(returns=True)
+    result = train(model, data, data, Config(steps=4, **SGD, ema=0.9), loss=of_aux)
+    with torch.no_grad():
+        logits, aux = result.ema(X.to(DEVICE))
+        expected = F.cross_entropy(logits, LABELS.to(DEVICE)) + aux.mean()
+        raw, raw_aux = model(X.to(DEVICE))
+    assert result.history[-1]["val_loss"] == pytest.approx(expected.item(), rel=1e-12)
+    assert result.history[-1]["val_loss"] != pytest.approx(
+        (F.cross_entropy(raw, LABELS) + raw_aux.mean()).item(), rel=1e-3
+    )
+
+
+# ---- where the classes are -------------------------------------------------------------------------------------------
+
+SERIES = torch.randn(N, 4, 3, generator=GENERATOR, dtype=torch.float64)
+STEPS = torch.randint(3, (N, 3), generator=GENERATOR)
+
+
+def along_axis_1(model, x):
+    """(B, 4, T) → (B, 3, T)."""
+    return model.one(x.movedim(1, -1)).movedim(-1, 1)
+
+
+def test_evaluate_asks_which_axis_holds_the_classes():
+    """As many classes as places: the default loss is refused as in train, and both lines are right."""
+    model, data = Model(along_axis_1), TensorDataset(SERIES, STEPS)
+    with pytest.raises(ValueError, match="the classes may be axis 1 of the outputs or the last") as error:
+        evaluate(model, data, batch_size=5)
+    first, last = lines_of(error.value)
+    logits = model(SERIES)
+    for program, axis in ((first, 1), (last, -1)):
+        scores = run_lines(program, model, data)
+        assert scores.loss == pytest.approx(F.cross_entropy(logits.movedim(axis, 1), STEPS).item(), rel=1e-12)
+        assert scores.accuracy == logits.argmax(axis).eq(STEPS).double().mean().item()
+
+
+def test_a_batch_whose_length_is_the_number_of_classes_by_chance_stops_no_run():
+    """Padded texts: the trial has seen that the classes are last, and a later batch is as long as there are classes."""
+
+    def padded(examples):
+        longest = max(int(y) for _, y in examples)
+        x = torch.stack([x.expand(longest, 4) for x, _ in examples])
+        return x, torch.stack([y.clamp(max=2).expand(longest) for _, y in examples])
+
+    lengths = torch.tensor([2, 2] + [3] * (N - 2))
+    model = Model(lambda model, x: model.one(x))
+    data = TensorDataset(X, lengths)
+    result = train(model, data, data, Config(steps=2, **SGD), collate=padded)
+    assert result.history[-1]["val_loss"] > 0
+
+
+@pytest.mark.parametrize("places", [2, 3])
+def test_evaluate_refuses_classes_on_another_axis_than_torchs(places):
+    """(B, T, K) for torch's loss, which wants (B, K, T): refused with lines, unless T is K, where torch says axis 1."""
+    model = Model(lambda model, x: model.one(x.movedim(1, -1)))
+    data = TensorDataset(SERIES[..., :places], STEPS[:, :places])
+    logits, loss = model(SERIES[..., :places]), nn.CrossEntropyLoss()
+    if places == 3:
+        assert evaluate(model, data, loss=loss).loss == pytest.approx(loss(logits, STEPS).item(), rel=1e-12)
+        return
+    with pytest.raises(ValueError, match="the classes, as axis 1") as error:
+        evaluate(model, data, loss=loss)
+    (program,) = lines_of(error.value)
+    scores = run_lines(program, model, data, loss=loss)
+    assert scores.loss == pytest.approx(loss(logits.movedim(-1, 1), STEPS[:, :2]).item(), rel=1e-12)
+
+
+def test_evaluate_refuses_labels_that_are_no_classes():
+    for y in (REAL[:, 0], LABELS.int()):
+        with pytest.raises(ValueError, match=r"cross-entropy needs class indices .*\(data: y"):
+            evaluate(nn.Linear(4, 3).double(), TensorDataset(X, y))
+    with pytest.raises(ValueError, match="pairs every output with every target"):
+        evaluate(nn.Linear(4, 1).double(), TensorDataset(X, REAL[:, 0]), loss=nn.MSELoss())

@@ -44,7 +44,7 @@ def _require_tree(tree: Tree, part: str, name: str) -> None:
             move = "make it a tensor with one entry for each example, or a dict of such"
         raise ValueError(
             f"{name}: an example must be a pair (x, y) of tensors or numbers, or dicts, lists and tuples of them, but "
-            f"{place} is a {kind} ({leaf!r:.60}): {move}"
+            f"{place} is {leaf!r:.60}, of type {kind}: {move}"
         )
 
 

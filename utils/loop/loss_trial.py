@@ -46,13 +46,8 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tree, y: Tree, labels: Tree, wh
     total, _ = _sum_and_count(loss, outputs, y, what)
     if not math.isfinite(total) or total == 0:
         return True  # nothing can be told; where it is not finite, the first step will raise
-    examples = count_examples(y)
     twice, _ = _sum_and_count(loss, *(rows(tree, [0, 1, 2, 3] * 2) for tree in (outputs, y)), what)
-    if not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3):
-        raise ValueError(
-            f"the loss is a mean ({total:.4g} for {examples} examples, {twice:.4g} for the same twice over): return the sum "
-            f'over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, is_pair)}'
-        )
+    _require_no_mean(loss, total, twice, outputs, y, is_pair)
     difference = _difference(loss, outputs, y, what)
     if is_pair:
         return difference is None
@@ -69,6 +64,23 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tree, y: Tree, labels: Tree, wh
     _require_sum_over_entries(loss, outputs, y, total, what)
     _require_cost_of_all(loss, outputs, y, labels, total, what)
     return True
+
+
+def try_loss_of_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree, what: str) -> None:
+    """Raises ValueError, as try_loss does, for a mean with a count, where the outputs of a batch cannot be drawn."""
+    x, y = rows(x, [0, 0, -1, -1]), rows(y, [0, 0, -1, -1])
+    total, _ = _sum_and_count(loss, model(x), y, what)
+    double = [rows(tree, [0, 1, 2, 3] * 2) for tree in (x, y)]
+    twice, _ = _sum_and_count(loss, model(double[0]), double[1], what)
+    _require_no_mean(loss, total, twice, None, y, is_pair=True)
+
+
+def _require_no_mean(loss: Loss, total: float, twice: float, outputs: Tree, y: Tree, is_pair: bool) -> None:
+    if not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3):
+        raise ValueError(
+            f"the loss is a mean ({total:.4g} for {count_examples(y)} examples, {twice:.4g} for the same twice over): "
+            f'return the sum over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, is_pair)}'
+        )
 
 
 def reads_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree) -> bool:

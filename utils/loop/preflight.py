@@ -28,6 +28,7 @@ from utils.loop.loss_trial import (
     reads_the_model,
     reads_whole_batches,
     try_loss,
+    try_loss_of_the_model,
     with_these_fixed,
 )
 from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
@@ -181,8 +182,10 @@ def check_own_loss(model: nn.Module, data: Dataset, loss: Loss, device: torch.de
             fixed = parts_of_the_batch(model, x, outputs)
         check_value(value, "data")
         check_count(value, outputs, y, fixed, "data")
-        trial, rest = with_these_fixed(loss, outputs, fixed)
-        try_loss(trial, isinstance(value, tuple), rest, y, _targets(data, y), "data")
+        if any(fixed):
+            try_loss_of_the_model(loss, model, x, y, "data")
+        else:
+            try_loss(loss, isinstance(value, tuple), outputs, y, _targets(data, y), "data")
 
 
 def check_outputs_and_targets(loss: Loss, outputs: Tree, y: Tree, name: str) -> None:
@@ -282,8 +285,10 @@ def check_loss(state: State, loss: Loss, x: Tree, outputs: Tree, y: Tree, labels
         return reads_weights
     fixed = parts_of_the_batch(state.model, x, outputs)
     check_count(value, outputs, y, fixed, what)
-    if any(fixed):
-        state.additive &= not reads_whole_batches(loss, state.model, x, y, fixed)
+    if any(fixed) and reads_whole_batches(loss, state.model, x, y, fixed):
+        try_loss_of_the_model(loss, state.model, x, y, what)
+        state.additive = False
+        return reads_weights
     with torch.autocast(state.device.type, enabled=False):  # rounding is not to hide a difference
         trial, rest = with_these_fixed(loss, outputs, fixed)
         state.additive &= try_loss(trial, isinstance(value, tuple), rest, y, labels, what)

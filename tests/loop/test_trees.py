@@ -795,6 +795,28 @@ def test_the_average_is_not_validated_by_what_is_on_the_model(what, zero):
     train(model, data, data, Config(steps=2, **SGD), loss=loss)
 
 
+def trained_with_aux(tests: str, returns: bool) -> str:
+    """What a rank with shards says to a loss that reads the model, or its first loss where the model returns it."""
+    sys.path.insert(0, tests)
+    here = importlib.import_module("loop.test_trees")
+    model = here.WithAux(returns)
+    model.aux = here.torch.zeros(1)  # what a loss reads that looks before the first pass
+    loss = here.of_aux if returns else here.reading(model, "what forward leaves")
+    data = here.TensorDataset(here.X, here.LABELS)
+    config = here.Config(steps=1, parallel="fsdp", device="cpu", **here.SGD)
+    try:
+        return repr(round(here.train(model, data, None, config, loss=loss).history[0]["loss"], 10))
+    except ValueError as error:
+        return str(error)
+
+
+def test_shards_are_of_a_copy_on_which_a_loss_would_look_in_vain():
+    for ended in on_ranks(2, trained_with_aux, str(TESTS), False, group=False):
+        assert "with fsdp a copy of it is trained: return what the loss reads among the outputs" in ended.result
+    alone = trained_with_aux(str(TESTS), True)
+    assert [ended.result for ended in on_ranks(2, trained_with_aux, str(TESTS), True, group=False)] == [alone] * 2
+
+
 def test_returned_among_the_outputs_it_is_validated_with_the_average():
     data, model = TensorDataset(X, LABELS), WithAux(returns=True)
     result = train(model, data, data, Config(steps=4, **SGD, ema=0.9), loss=of_aux)

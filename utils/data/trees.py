@@ -35,8 +35,8 @@ def map_tensors(function: Callable[[Tensor], object], tree: Tree) -> Tree:
     return function(tree) if isinstance(tree, Tensor) else tree_map_only(Tensor, function, tree)
 
 
-def to_device(tree: Tree, device: torch.device) -> Tree:
-    return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), tree)
+def to_device(tree: Tree, device: torch.device | str, non_blocking: bool = False) -> Tree:
+    return map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking), tree)
 
 
 def pinned(tree: Tree) -> Tree:
@@ -49,7 +49,7 @@ def count_examples(tree: Tree) -> int:
     return len(tensors(tree)[0])
 
 
-def rows(tree: Tree, index: slice | list[int]) -> Tree:
+def rows(tree: Tree, index: int | slice | list[int]) -> Tree:
     """The examples at `index`, of every tensor."""
     return map_tensors(lambda tensor: tensor[index], tree)
 

@@ -95,6 +95,24 @@ def reads_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree) -> bool:
         return not torch.equal(before, sum_and_count(loss, outputs, y)[0])
 
 
+def reads_attributes(loss: Loss, model: nn.Module, outputs: Tree, y: Tree) -> bool:
+    """Whether the loss is another one once the numbers and tensors on this model's modules are others."""
+    before = sum_and_count(loss, outputs, y)[0]
+    kept = [
+        (vars(module), name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Tensor | float | int) and not isinstance(value, bool)
+    ]
+    try:
+        for held, name, value in kept:
+            held[name] = 2 * value + 1
+        return not torch.equal(before, sum_and_count(loss, outputs, y)[0])
+    finally:
+        for held, name, value in kept:
+            held[name] = value
+
+
 def adds_up_through_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree) -> bool:
     """Whether the loss of the examples x, y is the sum of each one's, the model being called on them together and alone."""
     with _no_zero_weights(model):

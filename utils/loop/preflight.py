@@ -25,6 +25,7 @@ from utils.loop.loss_trial import (
     adds_up_through_the_model,
     lines_of_a_pair,
     parts_of_the_batch,
+    reads_attributes,
     reads_the_model,
     reads_whole_batches,
     try_loss,
@@ -160,6 +161,12 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> bool:
         labels = _targets(data, y)
         reads_weights = check_loss(state, loss, x, outputs, y, labels, what)
         state.additive = not state.ranks.any(not state.additive)  # all ranks call the model as often
+        copied = state.model is not state.original_model and not known(loss)
+        if copied and state.ranks.any(reads_attributes(loss, state.original_model, outputs, y)):
+            raise ValueError(
+                "the loss reads what forward leaves on the model, and with fsdp a copy of it is trained: return what the "
+                "reads among the outputs, (logits, self.aux) say, or train with parallel='ddp'"
+            )
         if not known(loss) and (state.additive or state.ema):
             reads_model = state.ranks.any(reads_the_model(loss, state.model, x, y))
             state.additive = state.additive and (not reads_model or adds_up_through_the_model(loss, state.model, x, y))

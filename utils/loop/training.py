@@ -80,7 +80,7 @@ def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
 
     x (B, ...), y (B, ...): this rank's examples of the batch, each one tensor or a tree of them.
     """
-    y = to_device(y, state.device)
+    y = to_device(y, state.device, non_blocking=True)
     before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
     own_count, certain = count_beforehand(loss, y)
     divisor = nonzero(state.ranks.sum(own_count))
@@ -139,7 +139,7 @@ def micro_batches(state: State, x: Tree, y: Tree) -> Iterator[tuple[Tree, Tree]]
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
     for x_part, y_part in parts:
-        yield to_device(x_part, state.device), y_part
+        yield to_device(x_part, state.device, non_blocking=True), y_part
 
 
 def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tree, y: Tree) -> None:
@@ -479,7 +479,7 @@ def score(
         for step, (x, y) in enumerate(stream):
             if hasattr(data, "collate"):
                 check_batch(x, y, len(order.indices(step)))
-            x, y = to_device(x, device), to_device(y, device)
+            x, y = (to_device(part, device, non_blocking=True) for part in (x, y))
             with name_examples_in_errors(order, step, "the evaluation"), autocast(device, precision):
                 outputs = model(x)
                 if check_shapes_of and step == 0:

@@ -165,7 +165,7 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> bool:
         if copied and state.ranks.any(reads_attributes(loss, state.original_model, outputs, y)):
             raise ValueError(
                 "the loss reads what forward leaves on the model, and with fsdp a copy of it is trained: return what the "
-                "reads among the outputs, (logits, self.aux) say, or train with parallel='ddp'"
+                "loss reads among the outputs, (logits, self.aux) say, or train with parallel='ddp'"
             )
         if not known(loss) and (state.additive or state.ema):
             reads_model = state.ranks.any(reads_the_model(loss, state.model, x, y))

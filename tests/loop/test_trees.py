@@ -345,13 +345,20 @@ def trained_on_a_rank(tests: str, name: str, parallel: str, batch_size: int) -> 
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize(
-    "name", ["pixels and tokens, nested", "an object with logits", "targets in a pair", "outputs in a dataclass"]
-)
+@pytest.mark.parametrize("name", ["pixels and tokens, nested", "an object with logits", "outputs in a dataclass"])
 def test_two_ranks_train_a_tree_as_one_does(name, parallel):
     """Batches of 11, so that the last one is of one example, and a rank takes part with padding."""
-    alone = trained_on_a_rank(str(TESTS), name, parallel, 11)
-    for ended in on_ranks(2, trained_on_a_rank, str(TESTS), name, parallel, 11, group=False):
+    ranks_train_as_one(2, name, parallel, 11)
+
+
+def test_padding_in_a_tree_counts_nowhere():
+    """On three ranks a batch of two: the third has an example that is the first one's."""
+    ranks_train_as_one(3, "targets in a pair", "ddp", 10)
+
+
+def ranks_train_as_one(world: int, name: str, parallel: str, batch_size: int) -> None:
+    alone = trained_on_a_rank(str(TESTS), name, parallel, batch_size)
+    for ended in on_ranks(world, trained_on_a_rank, str(TESTS), name, parallel, batch_size, group=False):
         torch.testing.assert_close(ended.result[0], alone[0], rtol=0, atol=1e-12)
         assert ended.result[1:] == pytest.approx(alone[1:], rel=1e-10)
 
@@ -407,7 +414,8 @@ def test_one_leaf_that_puts_time_first_is_named_and_the_lines_turn_it(length):
     """Two places are not two examples either."""
     x = {"input_ids": IDS[:, :length], "attention_mask": torch.ones(N, length, dtype=torch.bool)}
     data = Rows(x, NEXT[:, :length].clamp(min=0))
-    message = refused(Reader(), data, "x['attention_mask'] of shape (", collate=mask_time_first, loss=cross_entropy_sum)
+    words = f"{'1 example' if length == 2 else '2 examples'} came as x['attention_mask'] of shape ("
+    message = refused(Reader(), data, words, collate=mask_time_first, loss=cross_entropy_sum)
     (program,) = lines_of(message)
     expected = mean_of_tokens(Reader()(x), NEXT[:, :length].clamp(min=0)).item()
     assert run_lines(program, Reader(), data, collate=mask_time_first)["loss"] == pytest.approx(expected, rel=1e-12)
@@ -695,6 +703,17 @@ def batch_mean(model, x):
     return logits, logits.softmax(-1).mean(0).square().sum()
 
 
+def two_experts(model, x):
+    """The load (2,) of two experts over the batch, which is as long as two examples."""
+    logits = model.one(x)
+    return logits, logits[:, :2].softmax(-1).mean(0)
+
+
+def with_loads(outputs, targets):
+    logits, loads = outputs
+    return cross_entropy_sum(logits, targets) + loads.square().sum(), len(targets)
+
+
 def with_balance(outputs, targets):
     logits, balance = outputs
     return cross_entropy_sum(logits, targets) + len(targets) * balance, len(targets)
@@ -717,9 +736,16 @@ def of_its_own(model, x):
         (lambda: Model(of_two_heads), X, contrast),
         (lambda: Model(batch_mean), X, with_balance),
         (starting_at_zero, X, with_balance),
+        (lambda: Model(two_experts), X, with_loads),
         (lambda: Model(of_its_own), {"x": X, "labels": LABELS}, lambda outputs, y: (outputs["loss"] * len(y), len(y))),
     ],
-    ids=["contrastive", "balance", "balance of a router that begins at zero", "the model's own loss"],
+    ids=[
+        "contrastive",
+        "balance",
+        "balance of a router that begins at zero",
+        "loads of two experts",
+        "the model's own loss",
+    ],
 )
 def test_outputs_that_are_one_for_the_whole_batch_train_in_whole_batches(build, x, loss):
     def mean(outputs, y):
@@ -732,6 +758,16 @@ def test_outputs_that_are_one_for_the_whole_batch_train_in_whole_batches(build, 
     assert train(model, data, None, Config(steps=1, **SGD), loss=loss).history[0]["loss"] == pytest.approx(expected)
     torch.testing.assert_close(weights(model), there, rtol=0, atol=1e-14)
     refused(build(), data, "accumulation is 2, but the loss of a batch is not the sum", loss=loss, accumulation=2)
+
+
+def test_a_mean_that_the_model_has_taken_is_no_sum():
+    data = Rows({"x": X, "labels": LABELS}, LABELS)
+    loss = lambda outputs, y: (outputs["loss"], len(y))  # noqa: E731
+    (program,) = lines_of(refused(Model(of_its_own), data, "the loss is a mean", loss=loss))
+    expected = F.cross_entropy(Model(of_its_own).one(X), LABELS).item()
+    assert run_lines(program, Model(of_its_own), data, loss=loss)["loss"] == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="the loss is a mean"):
+        evaluate(Model(of_its_own), data, loss=loss)
 
 
 def test_what_a_loss_does_not_read_keeps_no_batch_whole():

@@ -457,6 +457,16 @@ def test_a_leaf_that_loses_an_example_later_is_named_then():
         train(Model(lambda model, x: model.one(x["a"])), data, None, Config(steps=1, **SGD), collate=collate)
 
 
+def test_a_tuple_that_puts_time_first():
+    def collate(examples):
+        x, y = stack(examples)
+        return (x[0], x[1].transpose(0, 1)), y
+
+    words = "x[1] of shape (3, 2, 2)", "turn it in collate, and have the model turn it back"
+    data = Rows((X, OTHER.transpose(1, 2)), LABELS)
+    assert not lines_of(refused(Both(one_plus_two), data, *words, collate=collate))
+
+
 class TimeFirst(TensorDataset):
     """Hands out batches of its own."""
 
@@ -490,10 +500,26 @@ class Dicts(Dataset):
 LISTS = {"input_ids": IDS.tolist(), "attention_mask": MASK.int().tolist(), "labels": NEXT.tolist()}
 
 
-@pytest.mark.parametrize("rows", [Dicts(input_ids=IDS, attention_mask=MASK, labels=NEXT), Dicts(**LISTS)])
+class Encodings(Dicts):
+    """Rows that are no plain dicts, as tokenizers of Hugging Face return them."""
+
+    def __getitem__(self, i):
+        return UserDict(super().__getitem__(i))
+
+
+TABLE = {"input_ids": IDS, "attention_mask": MASK, "labels": NEXT}
+NAMES = [*"abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [Dicts(**TABLE), Dicts(**LISTS), Encodings(**TABLE), Encodings(**LISTS), Dicts(**TABLE, text=NAMES)],
+    ids=["tensors", "lists", "encodings", "encodings of lists", "a column of strings"],
+)
 def test_rows_of_dicts_train_with_their_masks(rows):
-    """Of tensors, and of lists, which torch would turn by their side."""
-    (program,) = lines_of(refused(Reader(), rows, "two of them came as a dict with input_ids, attention_mask, labels"))
+    """Of tensors, and of lists, of which torch would stack the first entries, the second ones, and so on."""
+    words = "Dict with input_ids, attention_mask, labels" if isinstance(rows, Encodings) else "a dict with input_ids"
+    (program,) = lines_of(refused(Reader(), rows, words))
     x = {"input_ids": IDS, "attention_mask": MASK}
     expected, there = by_hand(Reader(), mean_of_tokens, x, NEXT)
     model = Reader()
@@ -508,6 +534,8 @@ def test_rows_of_dicts_without_a_name_for_the_target():
     (program,) = lines_of(refused(model, rows, "a dict with a, b", loss=loss))
     program = program.replace("config=config", "config=config, loss=loss")
     assert run_lines(program, model, rows, loss=loss)["loss"] > 0
+    with pytest.raises(ValueError, match="a dict with a, b"):
+        evaluate(model, rows)
     alone = Dicts(pixels=X, label=LABELS)
     (program,) = lines_of(refused(model, alone, "a dict with pixels, label"))
     assert run_lines(program, Model(lambda model, x: model.one(x)), alone)["loss"] > 0
@@ -675,12 +703,12 @@ def test_a_number_of_trees_says_what_to_divide_by():
         (Model(of_two_heads), {"label": LABELS, "box": REAL}, lambda o, t: of_both(o, t)[0], N),
         (Model(of_two_heads), LABELS, lambda o, t: cross_entropy_sum(o[0], t) + o[1].square().sum(), N),
     ]:
-        message = refused(model, Rows(X, y), "a number, which of trees does not say what to divide by", loss=sum_of)
+        message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=sum_of)
         first, second = lines_of(message)
         expected = sum_of(copy.deepcopy(model)(X), y).item() / count
         assert run_lines(first, copy.deepcopy(model), Rows(X, y), loss=sum_of)["loss"] == pytest.approx(expected)
         mean = lambda o, t, sum_of=sum_of: sum_of(o, t) / len(o[0])  # noqa: E731
-        (_, second) = lines_of(refused(model, Rows(X, y), "a number, which of trees", loss=mean))
+        (_, second) = lines_of(refused(model, Rows(X, y), "the loss does not say what to divide by", loss=mean))
         assert run_lines(second, copy.deepcopy(model), Rows(X, y), loss=mean)["loss"] == pytest.approx(expected)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
 from utils.data.trees import Tree, named_leaves, tensors
@@ -14,8 +15,8 @@ def pair_of(batch: object, name: str, data: Dataset) -> tuple[Tree, Tree]:
     """x and y of a batch. Raises ValueError unless it is a pair of trees of tensors."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         shown = f"a {type(batch).__name__}"
-        if isinstance(batch, dict):
-            shown = f"a dict with {', '.join(map(str, batch))}"
+        if isinstance(batch, Mapping):
+            shown += f" with {', '.join(map(str, batch))}"
         if isinstance(batch, tuple | list):
             shown += f" of {', '.join(type(part).__name__ for part in batch)}"
         raise ValueError(
@@ -49,33 +50,29 @@ def _require_tree(tree: Tree, part: str, name: str) -> None:
 
 
 def _advice_on_pairs(batch: object, data: Dataset) -> str:
-    """The lines that make pairs (x, y) of examples of another form, and lose none of their parts."""
+    """The lines that make pairs (x, y) of examples of another form, and lose none of their numbers."""
     if isinstance(batch, tuple | list) and len(batch) > 2:
-        return _collate("batch[:-1], batch[-1]", data)
-    if not isinstance(batch, dict) or not batch:
+        return _collate("batch[:-1], batch[-1]", "examples")
+    if not isinstance(batch, Mapping):
         return ""
-    y = next((name for name in ("labels", "label", "targets", "target", "y") if name in batch), None)
-    others = [name for name in batch if name != y]
-    if y is None:
-        return _collate("batch, batch", data)
-    if len(others) == 1:
-        return _collate(f"batch[{others[0]!r}], batch[{y!r}]", data)
-    return _collate(f"{{name: batch[name] for name in batch if name != {y!r}}}, batch[{y!r}]", data)
+    numbers = [name for name in batch if all(isinstance(leaf, Tensor) for leaf in tree_leaves(batch[name]))]
+    y = next((name for name in ("labels", "label", "targets", "target", "y") if name in numbers), None)
+    others = tuple(name for name in numbers if name != y)
+    if not others:
+        return ""
+    x = f"batch[{others[0]!r}]" if y and len(others) == 1 else f"{{name: batch[name] for name in {others!r}}}"
+    examples = "examples"
+    if _has_lists_of_numbers(data):
+        examples = f"[{{name: torch.as_tensor(row[name]) for name in {tuple(numbers)!r}}} for row in examples]"
+    return _collate(f"{x}, batch[{y!r}]" if y else f"{x}, {x}", examples)
 
 
-def _collate(pair: str, data: Dataset) -> str:
-    as_tensors = ROWS_OF_LISTS if _has_lists_of_numbers(data) else ""
+def _collate(pair: str, examples: str) -> str:
     return f""". Say what of them is x, which the model gets, and what is y:
-    def collate(examples):{as_tensors}
-        batch = torch.utils.data.default_collate(examples)
+    def collate(examples):
+        batch = torch.utils.data.default_collate({examples})
         return {pair}
     train(model, data, config=config, collate=collate)"""
-
-
-ROWS_OF_LISTS = """
-        is_list = lambda part: isinstance(part, list)
-        tensors = lambda row: torch.utils._pytree.tree_map(torch.as_tensor, row, is_leaf=is_list)
-        examples = [tensors(row) for row in examples]"""
 
 
 def _has_lists_of_numbers(data: Dataset) -> bool:
@@ -87,7 +84,7 @@ def _has_lists_of_numbers(data: Dataset) -> bool:
         node = nodes.pop()
         if isinstance(node, list) and node and all(isinstance(part, int | float) for part in node):
             return True
-        nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else []
+        nodes += node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else []
     return False
 
 
@@ -96,10 +93,7 @@ def advice_on_calling(data: Dataset, x: Tree) -> str:
     if isinstance(x, Tensor):
         return ""
     if _has_lists_of_numbers(data):
-        return f""". Lists of numbers came as lists of tensors, one for each place. As one tensor:
-    def collate(examples):{ROWS_OF_LISTS}
-        return torch.utils.data.default_collate(examples)
-    train(model, data, config=config, collate=collate)"""
+        return LISTS_AS_TENSORS
     if not isinstance(x, dict | list | tuple):
         return ". It is called with x as it is"
     stars, by = ("**", "by name") if isinstance(x, dict) else ("*", "one by one")
@@ -111,6 +105,15 @@ def advice_on_calling(data: Dataset, x: Tree) -> str:
         def forward(self, x):
             return self.model({stars}x)
     train(Unpacked(model), data, config=config)"""
+
+
+LISTS_AS_TENSORS = """. Lists of numbers came as lists of tensors, one for each place. As one tensor:
+    from torch.utils._pytree import tree_map
+    def collate(examples):
+        is_list = lambda part: isinstance(part, list)
+        rows = [tree_map(torch.as_tensor, row, is_leaf=is_list) for row in examples]
+        return torch.utils.data.default_collate(rows)
+    train(model, data, config=config, collate=collate)"""
 
 
 def check_outputs(outputs: Tree, recognised: KnownLoss | None, what: str) -> None:
@@ -174,13 +177,19 @@ def check_batch(x: Tree, y: Tree, examples: int, name: str = "the data") -> None
     ]
     place, leaf = wrong[0]
     advice = ""
-    if leaf.dim() > 1 and leaf.shape[1] == examples:
+    if leaf.dim() > 1 and leaf.shape[1] == examples and _may_be_assigned_to(x) and _may_be_assigned_to(y):
         moves = "".join(f"\n        {place} = {place}.transpose(0, 1)" for place, _ in wrong)
         advice = BATCH_FIRST_IN_TREES.format(moves=moves)
     raise ValueError(
         f"{came} {place} of shape {tuple(leaf.shape)}: the first axis of every tensor in x and y must count the examples, "
-        f"since batches are cut along it{advice}"
+        f"since batches are cut along it{advice or ': turn it in collate, and have the model turn it back'}"
     )
+
+
+def _may_be_assigned_to(tree: Tree) -> bool:
+    """Whether every leaf can be replaced in its place, which a tuple does not allow."""
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return (tree is None or isinstance(tree, Tensor | dict | list)) and all(map(_may_be_assigned_to, parts))
 
 
 BATCH_FIRST = """. Where time comes first:

@@ -156,7 +156,7 @@ def check_fit(state: State, data: Dataset, loss: Loss, name: str) -> bool:
     reads_model = False
     with without_a_trace(state.model), eval_mode(state.model), torch.no_grad(), state.autocast:
         outputs = attempt(
-            lambda: state.model(x), f"the model does not take the data ({what})", advice_on_calling(data, x)
+            lambda: state.model(x), f"the model does not take the data ({what})", lambda: advice_on_calling(data, x)
         )
         labels = _targets(data, y)
         reads_weights = check_loss(state, loss, x, outputs, y, labels, what)
@@ -313,7 +313,7 @@ def check_count(value: object, outputs: Tree, y: Tree, fixed: list[bool], what: 
     )
     count = f"len({targets})"
     raise ValueError(
-        f"the loss is a number, which of trees does not say what to divide by ({what}). Say whether it is a sum over the "
+        f"the loss does not say what to divide by, which of trees nobody knows ({what}). Say whether it is a sum over the "
         f"examples:{lines_of_a_pair('', count)}\nor their mean:{lines_of_a_pair(f' * {count}', count)}"
     )
 
@@ -442,8 +442,8 @@ def check_labels(recognised: KnownLoss, outputs: Tensor, y: Tensor, labels: Tens
 # ---- code of the caller's --------------------------------------------------------------------------------------------
 
 
-def attempt(call: Callable[[], object], what: str, advice: str = "") -> object:
-    """What code of the caller's returns. What torch refuses becomes a ValueError that begins with `what`.
+def attempt(call: Callable[[], object], what: str, advice: Callable[[], str] = str) -> object:
+    """What code of the caller's returns. What torch refuses becomes a ValueError that begins with `what`, ends with advice.
 
     An error of another kind is the code's own, an attribute that is missing, say: it gets a note.
     """
@@ -456,7 +456,7 @@ def attempt(call: Callable[[], object], what: str, advice: str = "") -> object:
             error.add_note(f"in a trial before the first step ({what})")
             raise
         words = in_plain_words(error) or f"{type(error).__name__}: {error}"
-        raise ValueError(f"{what}: {words}{_place_of(error)}{advice}") from error
+        raise ValueError(f"{what}: {words}{_place_of(error)}{advice()}") from error
 
 
 def _place_of(error: Exception) -> str:

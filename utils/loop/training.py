@@ -28,7 +28,7 @@ from utils.device import autocast, copies_from_pinned, deterministic_algorithms,
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
-from utils.loop.batch_form import check_batch
+from utils.loop.batch_form import check_batch, pair_of
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
@@ -476,7 +476,8 @@ def score(
     accuracy = Mean(device)
     correct = None
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):
-        for step, (x, y) in enumerate(stream):
+        for step, batch in enumerate(stream):
+            x, y = pair_of(batch, check_shapes_of, data) if check_shapes_of and step == 0 else batch
             if hasattr(data, "collate"):
                 check_batch(x, y, len(order.indices(step)))
             x, y = (to_device(part, device, non_blocking=True) for part in (x, y))

@@ -286,6 +286,24 @@ def test_an_accuracy_where_one_tensor_meets_a_cross_entropy():
         assert evaluate(build(), Rows(x, y), loss=loss).accuracy is None
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_among_others_trains_in_whole_batches():
+    """Rows of several lengths without padding, which torch cannot cut."""
+    rows = [({"row": X[i : i + 1].expand(1 + i % 3, 4), "scale": X[i, 0]}, i % 3) for i in range(N)]
+
+    def nested(examples):
+        x, y = zip(*examples, strict=True)
+        lengths = torch.nested.nested_tensor([part["row"] for part in x], layout=torch.jagged)
+        return {"row": lengths, "scale": torch.stack([part["scale"] for part in x])}, torch.tensor(y)
+
+    def means(model, x):
+        return model.one(torch.stack([row.mean(0) for row in x["row"].unbind()])) * x["scale"][:, None]
+
+    expected, _ = by_hand(Model(lambda model, x: model.one(x) * x[:, :1]), F.cross_entropy, X, LABELS)
+    config = Config(steps=1, **SGD | {"device": "cpu"})
+    assert train(Model(means), rows, rows, config, collate=nested).history[0]["loss"] == pytest.approx(expected)
+
+
 # ---- the same run ----------------------------------------------------------------------------------------------------
 
 

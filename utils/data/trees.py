@@ -56,6 +56,8 @@ def rows(tree: Tree, index: int | slice | list[int]) -> Tree:
 
 def split(tree: Tree, count: int) -> list[Tree]:
     """`count` trees: every tensor is cut along its first axis, as Tensor.tensor_split does."""
+    if count == 1:
+        return [tree]  # a nested tensor cannot be cut
     if isinstance(tree, Tensor):
         return list(tree.tensor_split(count))
     leaves, form = tree_flatten(tree)

@@ -59,10 +59,10 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
 
 
 class Whole(TensorData):
-    """Whatever is asked for, all of it in one order."""
+    """Whatever is asked for, all of it in one order; but two examples, which `train` tries, are two."""
 
     def batch(self, indices):
-        return self.x, self.y
+        return super().batch(indices) if len(indices) <= 2 else (self.x, self.y)
 
 
 class Poison:

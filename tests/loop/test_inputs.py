@@ -146,7 +146,7 @@ def test_other_class_weights_are_said(make, tmp_path, capsys):
     for steps, weight, said in ((4, [1.0, 2.0, 3.0], False), (5, [1.0, 2.0, 3.0], False), (6, [3.0, 2.0, 1.0], True)):
         train(net(), DATA, HELD_OUT, Config(steps=steps), run=tmp_path, loss=make(torch.tensor(weight)))
         assert ("has changed since" in capsys.readouterr().out) == said
-    with pytest.raises(ValueError, match="finished run, of something else .*loss's numbers"):
+    with pytest.raises(ValueError, match=r"finished run, of something else .*loss's numbers"):
         train(net(), DATA, HELD_OUT, Config(steps=6), run=tmp_path, loss=make(torch.tensor([2.0, 2.0, 2.0])))
     assert numbers_of(make(torch.tensor([1.0])), model) != numbers_of(make(torch.tensor([2.0])), model)
 

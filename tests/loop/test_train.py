@@ -15,7 +15,7 @@ from utils.data.order import Order
 from utils.device import pick_device
 from utils.loop import Config, evaluate, train
 from utils.loop.log import MEASURED
-from utils.loop.metrics import cross_entropy_sum, squared_error_sum
+from utils.loop.metrics import count_correct, cross_entropy_sum, squared_error_sum
 from utils.loop.monitor import Monitor
 from utils.loop.optim import lr_factor
 from utils.loop.run_folder import best_weights
@@ -166,7 +166,9 @@ def test_evaluate_covers_every_example_whatever_the_batch_size():
 def test_no_accuracy_where_targets_and_outputs_do_not_pair_up():
     """(4,) against (4, 1) would be compared each with each, and 16 pairs counted."""
     data = TensorData(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.int64))
-    assert evaluate(net(), data).accuracy is None and evaluate(net(), data).targets == 4
+    assert count_correct(cross_entropy_sum, torch.zeros(4, 3), data.y) is None
+    with pytest.raises(ValueError, match=r"outputs must have one axis more than targets.* \(data: y \(4, 1\)"):
+        evaluate(net(), data)
 
 
 def test_no_accuracy_of_a_single_output():

@@ -280,3 +280,50 @@ def test_data_on_the_device_is_taken_from_there():
     config = Config(steps=20, batch_size=16, device="gpu")
     one, other = train(net(), data, data, config), train(net(), DATA, DATA, config)
     assert all(map(torch.equal, one.model.state_dict().values(), other.model.state_dict().values()))
+
+
+class Named(nn.Module):
+    """Takes its inputs from a dict, and returns a pair."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net(dropout=0)
+
+    def forward(self, x):
+        logits = self.net(x["points"] * x["scale"][:, None])
+        return logits, logits.square().mean(1)
+
+
+def with_cost(outputs, targets):
+    logits, cost = outputs
+    total = nn.functional.cross_entropy(logits, targets["label"], reduction="sum")
+    return total + 0.01 * cost.sum(), len(targets["label"])
+
+
+def in_trees(data: TensorData) -> TensorData:
+    return TensorData({"points": data.x, "scale": torch.ones(len(data))}, {"label": data.y, "spare": None})
+
+
+def test_trees_have_the_numbers_of_the_cpu():
+    ends = []
+    for device in ("gpu", "cpu"):
+        config = Config(
+            steps=10, batch_size=64, lr=1e-2, accumulation=2, ema=0.9, val_every=5, log_every=5, device=device
+        )
+        result = train(Named(), in_trees(DATA), in_trees(VALIDATION), config, loss=with_cost, peak_flops=1e12)
+        ends.append([record.get("loss") or record["val_loss"] for record in result.history])
+        assert next(result.model.parameters()).device.type == device
+    assert ends[0] == pytest.approx(ends[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_every_tensor_of_a_tree_for_the_device_comes_in_pinned_memory(workers, monkeypatch):
+    model, seen, to = Named().to("gpu"), [], torch.Tensor.to
+
+    def watched(tensor, *arguments, **options):
+        seen.append(tensor.is_pinned())
+        return to(tensor, *arguments, **options)
+
+    monkeypatch.setattr(torch.Tensor, "to", watched)
+    evaluate(model, in_trees(VALIDATION), batch_size=len(VALIDATION), workers=workers, loss=with_cost)
+    assert seen.count(True) == 3, "points, scale and label of the one batch"

@@ -540,7 +540,7 @@ in_source(
     "the FLOPs of two examples taken for one's",
     check.rates_are_of_training_time,
     "loop/monitor.py",
-    "return flops / len(x)",
+    "return flops / count_examples(x)",
     "return flops",
 )
 

@@ -8,15 +8,17 @@ it is the same for any number of workers.
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from utils.data.permutation import permuted
+from utils.data.trees import Tree, pinned, stack
 from utils.data.workers import FAILED, from_workers
 from utils.device import rng_state, set_rng_state
 
@@ -127,7 +129,7 @@ class Collated(Dataset):
     """A dataset whose examples `collate` makes a batch of: list of examples → (x, y)."""
 
     dataset: Dataset
-    collate: Callable[[list], tuple[torch.Tensor, torch.Tensor]]
+    collate: Callable[[list], tuple[Tree, Tree]]
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -156,14 +158,12 @@ class _Fetch(Dataset):
             set_rng_state(kept)
 
     def _together(self, examples: list, indices: torch.Tensor | list[int]):
-        collate = getattr(self.dataset, "collate", default_collate)
+        collate = getattr(self.dataset, "collate", stack)
         try:
             return collate(examples)
         except Exception as error:
             named = ", ".join(str(int(index)) for index in indices)
-            advice = (
-                ". All must be of one shape and type" + PADDED if collate is default_collate else ", in your collate"
-            )
+            advice = _advice_on_stacking(examples[0], error) if collate is stack else ", in your collate"
             raise RuntimeError(f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}{advice}") from error
 
     def _begin(self, index: int) -> None:
@@ -180,6 +180,16 @@ class _Fetch(Dataset):
             return self.dataset[index]
         except Exception as error:
             raise RuntimeError(f"{FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
+
+
+def _advice_on_stacking(example: object, error: Exception) -> str:
+    """What to do about examples that do not stack, of which this is the first."""
+    unknown = [type(leaf) for leaf in tree_leaves(example) if is_dataclass(leaf)]
+    if unknown and isinstance(error, TypeError):
+        return f". A dataclass stacks once torch knows it:\n    torch.export.register_dataclass({unknown[0].__name__})"
+    if isinstance(example, tuple | list) and all(isinstance(part, torch.Tensor) for part in example):
+        return f". All must be of one shape and type{PADDED}"
+    return ". All must be of one form, shape and type; if their lengths differ, pad them in a collate of your own"
 
 
 @dataclass(frozen=True)
@@ -222,7 +232,7 @@ def batches(
         fetch = _Fetch(dataset, order.seed)
         for step in range(start, stop):
             batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
-            yield [part.pin_memory() if part.device == CPU else part for part in batch] if pin else batch
+            yield pinned(batch) if pin else batch
         return
     first = start
     while first < stop:
@@ -269,7 +279,7 @@ def with_collate(dataset: object, collate: Callable | None, name: str) -> Datase
     return Collated(dataset, collate)
 
 
-def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+def first_examples(dataset: Dataset, n: int) -> tuple[Tree, Tree]:
     """The first n examples as a batch (or all, if there are fewer)."""
     order = Order(len(dataset), min(n, len(dataset)), shuffle=False, device=device_of(dataset))
     return next(batches(dataset, order, 0, 1))

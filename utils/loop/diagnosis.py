@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches
+from utils.data.trees import Tree, count_examples, named_leaves, split, tensors, to_device
 from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
@@ -86,7 +87,7 @@ def format_indices(indices: Tensor) -> str:
 # ---- out of memory ---------------------------------------------------------------------------------------------------
 
 
-def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
+def out_of_memory_message(state: State, error: Exception, x: Tree, y: Tree) -> str:
     """What a single example too much finds in memory: the bytes held besides activations, by kind."""
     moments = [value for values in state.optimizer.state.values() for value in values.values()]
     held = {
@@ -95,7 +96,7 @@ def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) 
         "optimizer": (value for value in moments if isinstance(value, Tensor)),
         "average": [*state.ema.model.parameters(), *state.ema.model.buffers()] if state.ema else [],
         "buffers": state.model.buffers(),
-        "batch": (x, y),
+        "batch": tensors((x, y)),
     }
     held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
     allocated = ask_device(state.device, "memory_allocated") if is_accelerator(state.device) else None
@@ -140,11 +141,11 @@ def _first_not_finite_of_step(state: State, data: Dataset, order: Order, loss: L
 
     It is the first thing that any rank finds when it repeats its share of the step.
     """
-    x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
+    x, y = to_device(tuple(next(batches(data, order, step, step + 1))), state.device)
     count = min(state.n_micro_batches, order.smallest_share(step))
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    parts = zip(split(x, count), split(y, count), strict=True)
     what, rows = first_not_finite(state.model, loss, parts, state.autocast)
-    found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < len(x) else []]))
+    found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < count_examples(x) else []]))
     bad = [(what + f" on rank {r}" * (len(found) > 1), examples) for r, (what, examples) in enumerate(found) if what]
     # With FSDP a bad gradient of one rank reaches the shards of others, and its norm reaches all.
     bad.sort(key=lambda pair: (pair[0].startswith("the norm"), pair[0].startswith("the gradient")))
@@ -156,7 +157,7 @@ def _first_not_finite_of_step(state: State, data: Dataset, order: Order, loss: L
 def first_not_finite(
     model: nn.Module,
     loss: Loss,
-    parts: Iterable[tuple[Tensor, Tensor]],
+    parts: Iterable[tuple[Tree, Tree]],
     autocast: AbstractContextManager,
 ) -> tuple[str | None, list[int]]:
     """Repeat a step on `parts` and return the first thing that is not finite, in the order of computation: an input, a
@@ -197,9 +198,10 @@ def first_not_finite(
     model.zero_grad()
     try:
         for x, y in parts:
-            seen, size = seen + size, len(x)
-            inspect("the input", x)
-            inspect("the target", y)
+            seen, size = seen + size, count_examples(x)
+            for what, tree in (("the input", x), ("the target", y)):
+                for place, leaf in named_leaves(tree, ""):
+                    inspect(f"{what}{place and ' ' + place}", leaf)
             with autocast:
                 total, _ = sum_and_count(loss, model(x), y)
             inspect("the loss", total)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
+from utils.data.trees import named_leaves
 from utils.loop.attributes import OF_EACH_MODULE
 from utils.loop.code import Code
 from utils.loop.metrics import Loss
@@ -62,9 +63,11 @@ def digest_of(data: Dataset) -> str:
     digest = hashlib.sha256()
     order = Order(len(data), 1, shuffle=False, device=device_of(data))
     for example in sorted({0, len(data) // 2, len(data) - 1}):
-        for tensor in next(batches(data, order, example, example + 1)):
-            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        for part in next(batches(data, order, example, example + 1)):
+            for place, leaf in named_leaves(part, ""):  # of a tensor that is alone the place is ""
+                if isinstance(leaf, Tensor):
+                    digest.update(f"{place}{leaf.dtype} {tuple(leaf.shape)}".encode())
+                    digest.update(leaf.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

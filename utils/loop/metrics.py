@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.data.datasets import IGNORE
+from utils.data.trees import Tree, tensors
 from utils.distributed.ranks import Ranks
 
 # (outputs, targets) → the loss summed over the targets, and what to divide it by: 0-dim, the count may be an int. The sum
-# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction.
-Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor | int]]
+# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction. A loss of the
+# caller's own gets whole trees, and with them it says what to divide by.
+Loss = Callable[[Tree, Tree], Tensor | tuple[Tensor, Tensor | int]]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -127,15 +129,17 @@ def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
     return total(outputs, targets)
 
 
-def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def sum_and_count(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
     """The loss summed over the targets, and what to divide it by, both 0-dim, for any `loss` that `train` takes.
 
     A sum without a count is divided by the number of targets: of class indices, if the outputs have an axis more, all but
     IGNORE; else of entries. Whether that is right is tried before the first step (preflight.py). Padding (no targets) has
     a loss of 0, with gradients of 0 for all that the model has.
     """
-    if not len(targets):
-        return 0 * outputs.sum(), torch.zeros((), dtype=torch.int64, device=targets.device)
+    first = targets if isinstance(targets, Tensor) else tensors(targets)[0]
+    if not len(first):
+        zero = sum((0 * part.sum()).real for part in tensors(outputs) if part.is_floating_point() or part.is_complex())
+        return zero, torch.zeros((), dtype=torch.int64, device=first.device)
     if what := as_known_loss(loss):
         return what.sum(outputs, targets), what.count(targets)
     value = loss(outputs, targets)
@@ -143,24 +147,27 @@ def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
     total, count = value
     if isinstance(count, Tensor):
-        return total, count.to(targets.device, non_blocking=True)
-    return total, torch.full((), count, dtype=torch.float64, device=targets.device)
+        return total, count.to(first.device, non_blocking=True)
+    return total, torch.full((), count, dtype=torch.float64, device=first.device)
 
 
-def loss_with_count(loss: Loss, value: Tensor | tuple, outputs: Tensor, targets: Tensor) -> "Loss | KnownLoss":
+def loss_with_count(loss: Loss, value: Tensor | tuple, outputs: Tree, targets: Tree) -> "Loss | KnownLoss":
     """The loss as a KnownLoss, so that no step has to find out what it divides by; itself, if it says so when it is called.
 
-    value: what it has returned for such outputs and targets: the sum, or a pair with the count.
+    value: what it has returned for such outputs and targets: the sum, which goes with one tensor of each, or a pair with
+    the count.
     """
     if isinstance(value, tuple):
         return loss
     return as_known_loss(loss) or KnownLoss(loss, count_targets if outputs.dim() > targets.dim() else count_entries)
 
 
-def count_beforehand(loss: Loss, targets: Tensor) -> Tensor:
+def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
     """What sum_and_count will count, 0-dim. Of a loss that says it when called, a guess of that size."""
     if what := as_known_loss(loss):
         return what.count(targets)
+    if not isinstance(targets, Tensor):
+        return count_examples(tensors(targets)[0])
     return count_entries(targets) if targets.is_floating_point() else count_targets(targets)
 
 
@@ -169,7 +176,7 @@ def or_one(count: Tensor) -> Tensor:
     return count + (count == 0)
 
 
-def count_correct(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+def count_correct(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor] | None:
     """How many labels have the largest output of their row, and how many labels there are; both 0-dim.
 
     None unless `loss` is a cross-entropy of class indices: of others the largest output is no answer.

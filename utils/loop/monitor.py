@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
@@ -15,6 +15,7 @@ from tqdm import tqdm
 from utils import facts
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
+from utils.data.trees import Tree, count_examples, to_device
 from utils.device import ask_device, is_accelerator
 from utils.loop.diagnosis import explain, require_finite_training_loss
 from utils.loop.guards import without_a_trace
@@ -43,7 +44,8 @@ class Monitor:
         self.order = order
         self.log = log
         self.on_step = on_step
-        self.counts_labels = bool(isinstance(loss, KnownLoss) and loss.count_labels)  # or else what the loss is divided by
+        # Whether targets per second are labels, and not what the loss is divided by.
+        self.counts_labels = bool(isinstance(loss, KnownLoss) and loss.count_labels)
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
         self.flops_per_example = self._count_flops(data, loss, asked=bool(peak_flops)) if self.peak else None
@@ -160,16 +162,16 @@ class Monitor:
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         try:
             with without_a_trace(self.state.model), self.state.autocast:
-                flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+                flops = flops_of_step(self.state.model, loss, *to_device((x, y), self.state.device))
         except Exception as error:
             if not asked:
                 return None
             explain(error, "counting the FLOPs")
             raise
-        return flops / len(x)
+        return flops / count_examples(x)
 
 
-def flops_of_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> int:
+def flops_of_step(model: nn.Module, loss: Loss, inputs: Tree, targets: Tree) -> int:
     """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
     gradients behind. Fused attention counts as torch has it: 0 on a CPU, on CUDA also what its backward computes again."""
     with FlopCounterMode(display=False) as counter:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from utils.data.trees import Tree, tensors
 from utils.device import own_random_streams
 from utils.loop.metrics import Loss
 
@@ -20,20 +21,21 @@ def with_same_draws(loss: Loss) -> Loss:
     and Python begin anew at each call: a number drawn once for a batch is the same, too; those of each entry are not.
     """
 
-    def loss_with_same_draws(outputs: Tensor, targets: Tensor) -> Tensor | tuple[Tensor, Tensor | int]:
+    def loss_with_same_draws(outputs: Tree, targets: Tree) -> Tensor | tuple[Tensor, Tensor | int]:
         with own_random_streams(0), SameDraws():
             return loss(outputs, targets)
 
     return loss_with_same_draws
 
 
-def streams_drawn_from(loss: Loss, outputs: Tensor, targets: Tensor) -> list[str]:
+def streams_drawn_from(loss: Loss, outputs: Tree, targets: Tree) -> list[str]:
     """Which of the global streams a call of the loss moves: torch (on the device, or the CPU), NumPy, Python."""
+    device = tensors(outputs)[0].device
     with own_random_streams(0):
-        unmoved = _next_of_each(outputs.device)
+        unmoved = _next_of_each(device)
     with own_random_streams(0):
         loss(outputs, targets)
-        moved = _next_of_each(outputs.device)
+        moved = _next_of_each(device)
     return [name for name in unmoved if unmoved[name] != moved[name]]
 
 

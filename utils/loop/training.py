@@ -23,11 +23,13 @@ from torch.distributed.tensor import DTensor
 from torch.utils.data import Dataset
 
 from utils.data.order import CPU, Order, batches, device_of, with_collate
+from utils.data.trees import Tree, count_examples, rows, split, to_device
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
 from utils.distributed.parallel import sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
 from utils.loop.attributes import attributes_put_back
+from utils.loop.batch_form import check_batch, pair_of
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
@@ -61,7 +63,7 @@ from utils.loop.preflight import (
     NOT_ADDITIVE,
     check_arguments,
     check_data,
-    check_lengths,
+    check_outputs_and_targets,
     check_own_loss,
     check_ranks,
     check_selection,
@@ -79,10 +81,11 @@ CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
 # ---- one step --------------------------------------------------------------------------------------------------------
 
 
-def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
+def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
     """Zero, forward, backward, clip, step, schedule: the verbs and the order of lecture 09. Nothing here waits for a GPU.
 
-    x (B, ...), y (B, ...): this rank's examples of the batch.
+
+    x (B, ...), y (B, ...): this rank's examples of the batch, each one tensor or a tree of them.
 
     What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
         ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
@@ -91,7 +94,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
         clone, where: then buffers are as before
         masked_fill, add_: then the average of the weights and the mean of the losses are as before
     """
-    y = y.to(state.device, non_blocking=True)
+    y = to_device(y, state.device, non_blocking=True)
     state.before.take()  # to undo an attempt that runs out of memory, or a step that is left out
     count = count_beforehand(loss, y)
     divisor = or_one(state.ranks.sum(count))  # as in lecture 09, "Accumulate": sums, divided once
@@ -121,7 +124,7 @@ def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
 
 
 def forward_backward_with_retry(
-    state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
+    state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor]]:
     """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
@@ -134,7 +137,7 @@ def forward_backward_with_retry(
         halve_micro_batches(state, failure, x, y)
 
 
-def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
+def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
     """Compute the gradient of the batch's loss, one micro-batch at a time; return the sum and the count of each.
 
     Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
@@ -151,29 +154,29 @@ def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: 
     return parts
 
 
-def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def micro_batches(state: State, x: Tree, y: Tree) -> Iterator[tuple[Tree, Tree]]:
     """(x, y) in at most state.n_micro_batches parts whose sizes differ by at most one; each x moves to the device here."""
-    count = min(state.n_micro_batches, len(x), state.smallest_share)  # as many on every rank
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True) if count > 1 else [(x, y)]
+    count = min(state.n_micro_batches, count_examples(x), state.smallest_share)  # as many on every rank
+    parts = zip(split(x, count), split(y, count), strict=True)
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
     for x_part, y_part in parts:
-        yield x_part.to(state.device, non_blocking=True), y_part
+        yield to_device(x_part, state.device, non_blocking=True), y_part
 
 
-def halve_micro_batches(state: State, error: Exception, x: Tensor, y: Tensor) -> None:
+def halve_micro_batches(state: State, error: Exception, x: Tree, y: Tree) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
     Raises the error again, with the bytes in use besides activations, if a single example is too much, where the loss needs
     the whole batch, and where the attempt cannot be undone. Raises RuntimeError with several ranks, since the others are
     already summing their gradients.
     """
-    if state.n_micro_batches >= len(x):
+    if state.n_micro_batches >= count_examples(x):
         raise type(error)(out_of_memory_message(state, error, x, y)) from error
     if not state.additive:
         raise type(error)(
-            f"out of memory at step {state.step + 1} with {len(x)} examples, and {NOT_ADDITIVE}. Take a smaller batch_size, "
-            "with which the loss compares fewer examples, or a device with more memory"
+            f"out of memory at step {state.step + 1} with {count_examples(x)} examples, and {NOT_ADDITIVE}. Take a smaller "
+            "batch_size, with which the loss compares fewer examples, or a device with more memory"
         ) from error
     if state.ranks.world > 1:
         raise RuntimeError(
@@ -247,7 +250,7 @@ def train(
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     schedule: Schedule | None = None,
-    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
+    collate: Callable[[list], tuple[Tree, Tree]] | None = None,
     on_step: OnStep | None = None,
     progress: bool = False,
     dollars_per_hour: float = 0.0,
@@ -256,13 +259,15 @@ def train(
     """Train `model` in place for config.steps steps and return the history.
 
     train_data, val_data: datasets of (x, y) pairs (utils.data.order says what they may draw at random). Selection and
-    early stopping see val_data only; there is no place for a test set.
+    early stopping see val_data only; there is no place for a test set. x and y are tensors, or trees of them
+    (utils.data.trees): dicts, pairs, lists, with the batch first in each. The model is called as model(x), the tree itself.
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: a loss module of torch, whose mean over the whole batch is trained and reported; or (outputs, targets) → (the loss
     summed over the targets, what to divide it by); or → the sum alone, if that is over all targets. None given:
-    cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
+    cross-entropy of outputs (..., K). outputs and targets are what the model returns and y, trees for a loss of your own;
+    torch's modules want their classes on axis 1. Where the loss of a batch is not the sum of its parts' (a contrastive one),
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
@@ -337,9 +342,9 @@ def train(
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
                 if collate:
-                    check_lengths(x, y, len(order.indices(state.step)))
+                    check_batch(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
-                    y = y[:0]
+                    y = rows(y, slice(0))
                 with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
                     train_step(state, x, y, known_loss)
 
@@ -438,7 +443,7 @@ def validate(
             config.worker_timeout,
             loss,
             state.ranks,
-            stop,
+            stop=stop,
         )
     if scores is None:
         return
@@ -532,7 +537,7 @@ def evaluate(
     workers: int = 0,
     worker_timeout: float = 0,
     loss: Loss = UNSAID_LOSS,
-    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
+    collate: Callable[[list], tuple[Tree, Tree]] | None = None,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:
     """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
@@ -544,7 +549,7 @@ def evaluate(
     data = with_collate(data, collate, "data")
     if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
-    return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
+    return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks, check_shapes_of="data")
 
 
 def device_of_model(model: nn.Module) -> torch.device:
@@ -560,9 +565,14 @@ def score(
     worker_timeout: float,
     loss: Loss,
     ranks: Ranks,
+    check_shapes_of: str = "",
     stop: Callable[[], bool] = lambda: False,
 ) -> Scores | None:
-    """What `evaluate` returns, without its trial of the loss. None if stop() is true before a batch, on all ranks alike."""
+    """What `evaluate` returns, without its trial of a loss of the caller's own. None if stop() is true before a batch, on
+    all ranks alike.
+
+    check_shapes_of: what to call the data if the first outputs and targets do not fit one of torch's; "": that was asked.
+    """
     device = device_of_model(model)
     order = Order(
         len(data),
@@ -579,15 +589,17 @@ def score(
     accuracy = Mean(device)
     correct = None
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):
-        for step, (x, y) in enumerate(stream):
+        for step, batch in enumerate(stream):
             if stop():
                 return None
+            x, y = pair_of(batch, check_shapes_of, data) if check_shapes_of and step == 0 else batch
             if hasattr(data, "collate"):
-                check_lengths(x, y, len(order.indices(step)))
-            x = x.to(device, non_blocking=True)
-            y = y.to(device, non_blocking=True)
+                check_batch(x, y, len(order.indices(step)))
+            x, y = (to_device(part, device, non_blocking=True) for part in (x, y))
             with name_examples_in_errors(order, step, "the evaluation"), autocast(device, precision):
                 outputs = model(x)
+                if check_shapes_of and step == 0:
+                    check_outputs_and_targets(loss, outputs, y, check_shapes_of)
                 total, count = sum_and_count(loss, outputs, y)
             correct = count_correct(loss, outputs, y)
             if order.is_padding(step):

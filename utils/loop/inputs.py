@@ -8,23 +8,35 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
+from utils.data.own_order import OwnOrder
 from utils.loop.metrics import Loss
+from utils.loop.reading import Stream
 from utils.loop.state import State
 
+SHUFFLED = "shuffled"
+ORDERS = {OwnOrder: "a function", Stream: "a stream's own"}
 NOT_SETTINGS = ("capturable", "differentiable", "foreach", "fused")  # how a step is computed, not what
 
 
 def inputs_of(
-    state: State, train_data: Dataset, val_data: Dataset | None, loss: Loss, own_optimizer: bool = False
+    state: State,
+    train_data: Dataset,
+    val_data: Dataset | None,
+    loss: Loss,
+    own_optimizer: bool = False,
+    order: Order | OwnOrder | Stream | None = None,
 ) -> dict[str, str]:
     """{name: value} of each."""
     inputs = {
+        "order": ORDERS.get(type(order), SHUFFLED),
         "training data": digest_of(train_data),
         "validation data": "none" if val_data is None else digest_of(val_data),
         "loss": name_of(loss),
         "model": str(state.original_model),
         "optimizer": settings_of(state.optimizer),
     }
+    if isinstance(order, OwnOrder):
+        inputs |= {f"order of step {step + 1}": digest for step, digest in order.digests().items()}
     if own_optimizer:
         inputs["optimizer's groups"] = details_of(state.optimizer, state.model)
     return inputs

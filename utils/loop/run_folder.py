@@ -19,7 +19,7 @@ from utils.distributed import sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config, differences
-from utils.loop.inputs import changes
+from utils.loop.inputs import SHUFFLED, changes
 from utils.loop.log import Log
 from utils.loop.state import State
 
@@ -44,7 +44,7 @@ class RunFolder:
         self,
         path: str | Path,
         config: Config,
-        examples: int,
+        examples: int | str,
         labels: dict | None = None,
         ranks: Ranks = SINGLE_PROCESS,
         dollars_per_hour: float = 0.0,
@@ -86,7 +86,7 @@ class RunFolder:
 
         inputs: what the run is given besides its config; says so where it was something else before.
 
-        Raises ValueError if the optimizer was another: a checkpoint holds its settings.
+        Raises ValueError if the optimizer was another, whose settings a checkpoint holds, or the order of the examples.
         """
         saved = self.load_newest()
         if saved:
@@ -97,12 +97,15 @@ class RunFolder:
 
     def _compare(self, inputs: dict[str, str]) -> None:
         before = self.metadata["sessions"][-1].get("inputs", {}) if self.metadata["sessions"] else {}
+        if before:
+            before = {"order": SHUFFLED} | before  # older versions knew no other
         changed = changes(before, inputs)
-        if any(change.startswith("optimizer") for change in changed):
-            raise ValueError(
-                f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
-                "with the old one"
-            )
+        for kind in ("optimizer", "order"):
+            if any(change.startswith(kind) for change in changed):
+                raise ValueError(
+                    f"{self.path} holds a run of another {kind} ({'; '.join(changed)}): choose another folder, or continue "
+                    "with the old one"
+                )
         if changed and self.ranks.first:
             print(
                 f"{self.path}: what the run is given has changed since it was last started ({'; '.join(changed)}): it goes "

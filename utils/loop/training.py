@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils.data import Dataset
 
-from utils.data.order import CPU, Order, batches, device_of, with_collate
+from utils.data.order import CPU, Order, batches, device_of, is_stream, with_collate
+from utils.data.own_order import OwnOrder
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
 from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
@@ -37,6 +38,7 @@ from utils.loop.diagnosis import (
     require_finite_validation_loss,
     too_many_skips_message,
 )
+from utils.loop.draws import check_draws
 from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
@@ -62,6 +64,7 @@ from utils.loop.preflight import (
     check_ranks,
     warm_up_ddp,
 )
+from utils.loop.reading import Stream, examples_of_first_batch, own_order
 from utils.loop.run_folder import RunFolder
 from utils.loop.signals import SIGTERM_EXIT, Termination
 from utils.loop.state import State
@@ -217,6 +220,7 @@ def train(
     labels: dict[str, str | float] | None = None,
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    order: Callable[[int], list[int] | Tensor] | None = None,
     collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
     on_log: Callable[[dict, nn.Module], None] | None = None,
     progress: bool = False,
@@ -226,7 +230,8 @@ def train(
     """Train `model` in place for config.steps steps and return the history.
 
     train_data, val_data: datasets of (x, y) pairs (utils.data.order says what they may draw at random). Selection and
-    early stopping see val_data only; there is no place for a test set.
+    early stopping see val_data only; there is no place for a test set. train_data may be a stream, with state_dict and
+    load_state_dict: an IterableDataset of examples, or batches, such as a StatefulDataLoader (utils.loop.reading).
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
@@ -236,6 +241,8 @@ def train(
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
+    order: step, from 0 → the indices of its batch, over all ranks: a sampler, say. A pure function of the step, for which
+    the global random streams are seeded. The batch has as many examples as it gives. None: epochs, shuffled.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
     progress: show a progress bar.
@@ -252,22 +259,29 @@ def train(
     """
     config = Config() if config is None else config
     check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)
-    train_data = with_collate(train_data, collate, "train_data")
+    streamed = is_stream(train_data)
+    if not streamed:
+        train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
     ranks = current_ranks()
     device = ranks.pick_device(config.device)
-    order = Order(
-        len(train_data),
-        config.batch_size,
-        config.seed,
-        drop_last=config.drop_last,
-        rank=ranks.rank,
-        world=ranks.world,
-        device=device_of(train_data),
-        pad=True,
-    )
-    folder = None if run is None else RunFolder(run, config, len(train_data), labels, ranks, dollars_per_hour)
+    if streamed:
+        order = Stream(train_data, config, order, collate, ranks)
+    elif order is not None:
+        order = own_order(order, len(train_data), config, ranks, device_of(train_data))
+    else:
+        order = Order(
+            len(train_data),
+            config.batch_size,
+            config.seed,
+            drop_last=config.drop_last,
+            rank=ranks.rank,
+            world=ranks.world,
+            device=device_of(train_data),
+            pad=True,
+        )
+    folder = None if run is None else RunFolder(run, config, order.examples, labels, ranks, dollars_per_hour)
     log = folder.log if folder else Log(ranks=ranks)
     with (
         connect(ranks),
@@ -275,21 +289,33 @@ def train(
         deterministic_algorithms(config.deterministic),
         Termination() as sigterm,
         folder or nullcontext(),
+        order if streamed else nullcontext(),
     ):
         check_ranks(ranks, config, order, val_data, run, peak_flops)
+        if streamed:
+            train_data = order.try_out()
+        sample = examples_of_first_batch(train_data, order) if isinstance(order, OwnOrder) else train_data
         state = State(model, config, device, ranks, optimizer)
-        check_data(state, order, train_data, val_data, loss)
-        warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
+        state.stream = order if streamed else None
+        check_data(state, order, sample, val_data, loss)
+        check_draws(train_data, "train_data", config.workers, say=ranks.first)
+        if val_data is not None:
+            check_draws(val_data, "val_data", config.workers, say=ranks.first)
+        warm_up_ddp(state, sample)
+        monitor = Monitor(state, order, log, sample, loss, on_log, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
-            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
+            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None, order))
         end = state.step if state.stopped_early else config.steps  # a run that has stopped early stays as it is
-        stream = batches(train_data, order, state.step, end, **config.loading(device))
+        loading = config.loading(device)
+        if streamed:
+            stream = order.read(state.step, end, loading["pin"])
+        else:
+            stream = batches(train_data, order, state.step, end, **loading)
         with monitor, closing(stream):
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
-                if collate:
+                if collate and not streamed:
                     check_lengths(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = y[:0]
@@ -301,6 +327,8 @@ def train(
                 stop = ranks.any(sigterm.asked)
                 save_now = folder is not None and (state.due(config.save_every) or stop)
                 check_updates(state, order, train_data, loss, watching=log_now or validate_now or save_now)
+                if (log_now or save_now) and isinstance(order, OwnOrder):
+                    order.require_pure(state.step - 1)
                 if log_now:
                     monitor.log_step()
                 if validate_now:

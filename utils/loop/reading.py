@@ -1,0 +1,363 @@
+"""Which examples each step trains on, where the data are not simply shuffled: an order of the caller's own, or a stream."""
+
+import copy
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
+
+from utils.data.order import CPU, PADDED, Collated, derive_seed, pinned, seed_streams_of_host
+from utils.data.own_order import OwnOrder
+from utils.device import rng_state, set_rng_state
+from utils.distributed.ranks import Ranks
+from utils.loop.config import Config
+
+END = object()  # of a pass over a stream
+
+
+def own_order(
+    function: Callable[[int], list[int] | Tensor], examples: int, config: Config, ranks: Ranks, device: torch.device
+) -> OwnOrder:
+    """The order that `function` says. Raises ValueError where it contradicts the config, and as OwnOrder does."""
+    order = OwnOrder(
+        function,
+        examples,
+        config.steps,
+        config.seed,
+        rank=ranks.rank,
+        world=ranks.world,
+        device=device,
+        ahead=config.workers * config.prefetch,
+    )
+    if config.drop_last:
+        raise ValueError(
+            "drop_last is True, but order says what each step takes, and no epoch ends with a short batch: leave it out"
+        )
+    sizes = {order.size(step) for step in order.looked_at}
+    if len(sizes) == 1:
+        require_same_size(*sizes, config, "order gives")
+    return order
+
+
+def examples_of_first_batch(data: Dataset, order: OwnOrder) -> Dataset:
+    """What to try before the first step: two examples that never share a batch may not fit into one.
+
+    Two tensors are returned whole, since all their targets can be looked at.
+    """
+    if getattr(data, "pure", False) or isinstance(data, TensorDataset):
+        return data
+    indices = order.batch(0).tolist()
+    if isinstance(data, Collated):
+        return Collated(Subset(data.dataset, indices), data.collate)
+    return Subset(data, indices)
+
+
+def require_same_size(size: int, config: Config, who: str) -> None:
+    """Raises ValueError if the config was given another batch size than `size`, of which there is no doubt."""
+    if config.batch_size not in (Config.batch_size, size):
+        raise ValueError(
+            f"batch_size is {config.batch_size}, but {who} {size} examples for a step, and these are what it trains on: "
+            "leave batch_size out of the config, or make them one number"
+        )
+
+
+class Stream:
+    """Batches that are read one after the other, one for each step, of data that say their position.
+
+    An IterableDataset yields examples, and this rank's share of config.batch_size of them is a batch; anything else yields
+    this rank's batches. Each rank has a stream of its own. Its position is part of a checkpoint. At its end another pass
+    begins. The global streams are seeded for (seed, rank, step) before each read, and put back afterwards.
+
+    Entered, it can be read; at the end the data stand where they stood before.
+
+    Raises ValueError if the config asks for what a stream cannot do.
+    """
+
+    examples = "a stream"  # where others say how many there are
+
+    def __init__(self, data: object, config: Config, order: object, collate: Callable | None, ranks: Ranks):
+        self.data, self.config, self.ranks = data, config, ranks
+        self.collate = collate or default_collate
+        self.share = None  # examples of a batch of this rank; None: the data yield batches
+        if order is not None:
+            raise ValueError(
+                "order is given, but train_data is a stream, which has an order of its own: leave order out"
+            )
+        if config.workers:
+            raise ValueError(
+                f"workers is {config.workers}, but a stream is read in this process, one batch at a time: set workers=0, or "
+                "pass torchdata's StatefulDataLoader, which has workers of its own and knows how far they are"
+            )
+        if isinstance(data, IterableDataset):
+            full, rest = divmod(config.batch_size, ranks.world)
+            self.share = full + (ranks.rank < rest)
+            if not full:
+                raise ValueError(
+                    f"batch_size is {config.batch_size}, but each of {ranks.world} ranks needs an example: raise it"
+                )
+        elif collate is not None or config.drop_last:
+            given = "collate is given" if collate is not None else "drop_last is True"
+            raise ValueError(
+                f"{given}, but train_data, a {type(data).__name__}, yields batches that are made already: have it do so (a "
+                "loader by collate_fn and drop_last), or pass an IterableDataset, which yields examples"
+            )
+        self.start = None  # the position before the first batch
+        self.iterator = None
+        self.last = self.last_step = None  # the batch read last, and of which step it is
+        self.sizes = {}  # {step: examples of this rank's batch} since they were counted
+        self.smallest = 1
+        self.trying = True  # not yet sure that it yields pairs
+        self.said_end = False
+        self.after_load = None  # of the first batch after a resume its digest; True until that is read
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.iterator = self.last = None
+        if self.start is not None:
+            self._go_to(self.start)
+
+    def try_out(self) -> "FirstBatch":
+        """Read two batches, go back by one and read it again; then stand at the beginning. Returns the first batch.
+
+        Raises ValueError unless it is the same again, if the position cannot be saved, or if two ranks read the same.
+        """
+        self.start = self.state_dict()
+        first = self._read(0)
+        between = self.state_dict()
+        second = self._read(1)
+        self._go_to(between)
+        again = self._read(1)
+        if digest_of(again) != digest_of(second):
+            what = "the batch before it, again" if digest_of(again) == digest_of(first) else "another one"
+            raise ValueError(
+                f"train_data, a {type(self.data).__name__}, went back to its position after the first batch, and yielded "
+                f"not the second but {what}: a resumed run would not be the same. Its state_dict must say what was handed "
+                "out (count before yield, not after), and what it draws at random must come from that state, or from the "
+                "global streams, which are seeded for each step. Or have its items counted from outside, and read again:"
+                f"{COUNTED[self.share is not None]}"
+            )
+        self._require_streams_that_differ(first)
+        if self.share is None:
+            size = sum(self.ranks.gather(size_of(first)))
+            require_same_size(size, self.config, "the first batch of train_data has")
+        self._go_to(self.start)
+        self.trying, self.sizes = False, {}
+        self.first_digest = digest_of(first)
+        return FirstBatch(first)
+
+    def _require_streams_that_differ(self, first: list) -> None:
+        digests = self.ranks.gather(digest_of(first))
+        for rank, digest in enumerate(digests):
+            if digest in digests[:rank]:
+                raise ValueError(
+                    f"ranks {digests.index(digest)} and {rank} read the same first batch: each rank needs a stream of its "
+                    f"own, or examples count twice{APART[self.share is not None]}"
+                )
+
+    def read(self, start: int, stop: int, pin: bool) -> Iterator:
+        """The batches of steps `start` … `stop` - 1: where the data stand now is before that of `start`."""
+        for step in range(start, stop):
+            batch = self._read(step)
+            yield pinned(batch) if pin else batch
+
+    def _read(self, step: int) -> list:
+        kept = rng_state()
+        seed_streams_of_host(derive_seed(self.config.seed, "stream", self.ranks.rank, step))
+        try:
+            if self.iterator is None:
+                self.iterator = iter(self.data)
+            batch = self._take(step)
+            if batch is END:
+                batch = self._take_of_next_pass(step)
+            elif self.after_load is True:
+                self.after_load = digest_of(batch)
+        finally:
+            set_rng_state(kept)
+        if not (self.trying and self.share is not None):  # what its examples are is looked at before the first step
+            self._require_batch(batch, step)
+        size = size_of(batch)
+        self.last, self.last_step, self.sizes[step] = batch, step, size
+        together = self.ranks.world > 1 and self.config.accumulation > 1  # micro-batches must be as many on every rank
+        self.smallest = min(self.ranks.gather(size)) if together else size
+        return batch
+
+    def _take(self, step: int) -> object:
+        """The next batch of this pass, or END."""
+        try:
+            if self.share is None:
+                return next(self.iterator, END)
+            examples = list(islice(self.iterator, self.share))
+        except Exception as error:
+            raise RuntimeError(
+                f"could not read batch {step + 1} of train_data: {type(error).__name__}: {error}"
+            ) from error
+        if not examples or (self.config.drop_last and len(examples) < self.share):
+            return END
+        try:
+            return self.collate(examples)
+        except Exception as error:
+            advice = (
+                f". All must be of one shape and type{PADDED}"
+                if self.collate is default_collate
+                else ", in your collate"
+            )
+            raise RuntimeError(
+                f"could not make one batch of {len(examples)} examples, batch {step + 1} of train_data: "
+                f"{type(error).__name__}: {error}{advice}"
+            ) from error
+
+    def _take_of_next_pass(self, step: int) -> object:
+        self.iterator = iter(self.data)
+        batch = self._take(step)
+        if self.after_load and (batch is END or digest_of(batch) == self.after_load != self.first_digest):
+            self._go_to(self.start)  # it begins every pass where it was once loaded, as datasets of Hugging Face do
+            self.iterator = iter(self.data)
+            batch = self._take(step)
+        if batch is END:
+            raise ValueError(
+                f"train_data has ended after {step} of {self.config.steps} steps, and yields nothing when it is iterated "
+                "again: begin a new pass in __iter__ (set the position back to 0 where one ends), or set "
+                f"steps={step}"
+            )
+        if not (self.trying or self.said_end):
+            here = f" on rank {self.ranks.rank}" if self.ranks.world > 1 else ""
+            print(f"step {step + 1}: train_data has ended{here}, and begins again; of later ends nothing is said")
+            self.said_end = True
+        return batch
+
+    def _require_batch(self, batch: object, step: int) -> None:
+        """Raises ValueError unless it is a pair whose parts have as many examples, at least one."""
+        leaves = tree_leaves(batch)
+        if not (
+            isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(leaf, Tensor) for leaf in leaves)
+        ):
+            shown = (
+                f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, dict) else f"a {type(batch).__name__}"
+            )
+            raise ValueError(
+                f"batch {step + 1} of train_data is {shown}: it must be a pair (x, y) of tensors. A loader makes it by its "
+                "collate_fn"
+            )
+        sizes = {len(leaf) if leaf.dim() else 0 for leaf in leaves}
+        if len(sizes) != 1 or sizes == {0}:
+            shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves)
+            raise ValueError(
+                f"batch {step + 1} of train_data has shapes {shapes}: the first axis of each must count the examples, at "
+                "least one"
+            )
+
+    # ---- its position ------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        """The position of this rank: behind the batch that was read last. A copy.
+
+        Raises ValueError if it cannot be saved.
+        """
+        try:
+            position = self.data.state_dict()
+        except Exception as error:
+            raise ValueError(
+                f"train_data.state_dict() raises {type(error).__name__}: {error}. It is called without arguments, before "
+                "the first batch and after any"
+            ) from error
+        file = io.BytesIO()
+        try:
+            torch.save(position, file)
+            file.seek(0)
+            return torch.load(file, weights_only=True)
+        except Exception as error:
+            raise ValueError(
+                "the position that train_data.state_dict() returns cannot be kept in a checkpoint, which holds no code: "
+                f"numbers, strings, tensors, and lists and dicts of these, can ({str(error).splitlines()[0]})"
+            ) from error
+
+    def load_state_dict(self, position: dict) -> None:
+        self._go_to(position)
+        self.after_load = True
+
+    def _go_to(self, position: dict) -> None:
+        self.iterator = None
+        self.data.load_state_dict(copy.deepcopy(position))
+
+    # ---- what the loop asks an order ---------------------------------------------------------------------------------
+
+    def epoch(self, step: int) -> None:
+        """None: a pass over a stream may end at another step on each rank."""
+
+    def is_padding(self, step: int) -> bool:
+        return False
+
+    def smallest_share(self, step: int) -> int:
+        """Examples of the rank that has the fewest at `step`, the one read last."""
+        return self.smallest
+
+    def smallest_micro_batch(self, steps: int, count: int) -> int:
+        """Examples in the smallest micro-batch of this rank, of the first batch."""
+        size = size_of(self.last)
+        return size // min(count, size)
+
+    def count(self, first: int, stop: int) -> int:
+        """Examples in the batches of steps `first` … `stop` - 1, over all ranks; each can be counted once."""
+        own = sum(self.sizes.pop(step, 0) for step in range(first, stop))
+        return int(self.ranks.sum(torch.tensor(own)))
+
+
+COUNTED = (
+    """
+    from utils.data.positioned import Positioned
+    train(model, Positioned(lambda: train_data), config=config)""",
+    """
+    from utils.data.positioned import PositionedExamples
+    train(model, PositionedExamples(lambda: train_data), config=config)""",
+)
+APART = (
+    ": utils.distributed.ranks.current_ranks() says which this is",
+    """. Every second, of two, say:
+    from itertools import islice
+    from utils.data.positioned import PositionedExamples
+    from utils.distributed.ranks import current_ranks
+    ranks = current_ranks()
+    stream = PositionedExamples(lambda: islice(train_data, ranks.rank, None, ranks.world))
+    train(model, stream, config=config)""",
+)
+
+
+class FirstBatch(Dataset):
+    """The examples of a stream's first batch, for what is tried before the first step."""
+
+    pure = True
+
+    def __init__(self, batch: list):
+        self.whole = batch
+        self.device = next((leaf.device for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)), CPU)
+
+    def __len__(self) -> int:
+        return size_of(self.whole)
+
+    def __getitem__(self, index: int) -> object:
+        return self.batch(index)
+
+    def batch(self, indices: Tensor | int) -> object:
+        return tree_map_only(Tensor, lambda tensor: tensor[indices], self.whole)
+
+
+def size_of(batch: object) -> int:
+    """The number of its examples, which the first axis of each tensor counts."""
+    return next((len(leaf) for leaf in tree_leaves(batch) if isinstance(leaf, Tensor) and leaf.dim()), 0)
+
+
+def digest_of(batch: object) -> str:
+    """Of all its tensors, bit for bit."""
+    digest = hashlib.sha256()
+    for leaf in tree_leaves(batch):
+        if isinstance(leaf, Tensor):
+            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+            digest.update(leaf.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+import textwrap
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -90,7 +92,63 @@ def other_orders(folder: Path) -> dict:
     return train_noting(TensorDataset(X, Y), folder, order=lambda step: [rank, step])
 
 
-CASES = {"order": own_order, "other orders": other_orders}
+def stream(folder: Path, steps: int = 6, run: bool = False) -> dict:
+    """Five steps a pass, on any number of ranks."""
+    ranks = current_ranks()
+    settings = {"batch_size": 8, "steps": steps, "save_every": 1}
+    return train_noting(Lines(ranks.rank, ranks.world), folder, run=folder / "run" if run else None, settings=settings)
+
+
+def same_stream(folder: Path) -> dict:
+    return train_noting(Lines(0, 1), folder, settings={"batch_size": 8})
+
+
+def shared_stream(folder: Path) -> dict:
+    """By the lines of the message that refuses `same_stream`."""
+    try:
+        same_stream(folder)
+    except ValueError as error:
+        lines = [line for line in str(error).splitlines() if line.startswith("    ")]
+    model = Noting()
+    names = {"train": train, "model": model, "train_data": Lines(0, 1), "config": Config(steps=6, device="cpu")}
+    exec(textwrap.dedent("\n".join(lines)), names)
+    return {"batches": model.batches}
+
+
+class Batches:
+    """Of as many as `size` examples, every `step`-th from `first` on."""
+
+    def __init__(self, first: int, step: int, size: int):
+        self.indices, self.size, self.next = torch.arange(first, EXAMPLES, step), size, 0
+
+    def __iter__(self):
+        while self.next < len(self.indices):
+            chosen = self.indices[self.next : self.next + self.size]
+            self.next += self.size
+            yield X[chosen], Y[chosen]
+        self.next = 0
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+def uneven_stream(folder: Path) -> dict:
+    rank = current_ranks().rank
+    return train_noting(Batches(rank, 2, (3, 5)[rank]), folder, settings={"steps": 9, "accumulation": 4})
+
+
+CASES = {
+    "order": own_order,
+    "other orders": other_orders,
+    "stream": stream,
+    **{f"stream to {steps}": partial(stream, steps=steps, run=True) for steps in (2, 4, 6, 8)},
+    "same stream": same_stream,
+    "shared stream": shared_stream,
+    "uneven stream": uneven_stream,
+}
 
 
 if __name__ == "__main__":

@@ -23,18 +23,21 @@ SEEDED = {  # how a generator at `place` is seeded by the stream that is seeded 
 
 
 def check_draws(data: Dataset, name: str, workers: int, say: bool) -> None:
-    """Fetch a few examples twice, with the same seeds: they are the same, and no generator that `data` carries has moved.
+    """Fetch a few examples twice, with the same seeds: they are the same, and leave every generator that `data` carries in
+    the same state, as one does that is seeded for each example.
 
     Otherwise raises ValueError with workers, and prints that a resumed run will differ without them, if `say`.
     """
     if getattr(data, "pure", False):
         return
     carried = dict(generators_in(data))
-    before = {place: pickle.dumps(generator) for place, generator in carried.items()}
     order = Order(len(data), 1, shuffle=False, device=device_of(data))
-    first, again = ([*batches(data, order, 0, min(LOOKED_AT, len(data)))] for _ in range(2))
-    moved = [place for place, generator in carried.items() if pickle.dumps(generator) != before[place]]
-    if not moved and digest_of(first) == digest_of(again):
+    digests, states = [], []
+    for _ in range(2):
+        digests.append(digest_of([*batches(data, order, 0, min(LOOKED_AT, len(data)))]))
+        states.append([pickle.dumps(generator) for generator in carried.values()])
+    moved = [place for place, one, other in zip(carried, *states, strict=True) if one != other]
+    if not moved and digests[0] == digests[1]:
         return
     found = f", {type(carried[moved[0]]).__name__} at {name}{moved[0]}" if moved else ""
     text = (

@@ -124,25 +124,30 @@ class Stream:
             self._go_to(self.start)
 
     def try_out(self) -> "FirstBatch":
-        """Read two batches, go back by one and read it again; then stand at the beginning. Returns the first batch.
+        """Read a few batches, go back by one and read it again; then stand at the beginning. Returns the first batch.
 
         Raises ValueError unless it is the same again, if the position cannot be saved, or if two ranks read the same.
         """
         self.start = self.state_dict()
-        first = self._read(0)
-        between = self.state_dict()
-        second = self._read(1)
-        self._go_to(between)
-        again = self._read(1)
-        if digest_of(again) != digest_of(second):
-            what = "the batch before it, again" if digest_of(again) == digest_of(first) else "another one"
+        number = 1 + (
+            getattr(self.data, "num_workers", 0) or 1
+        )  # a worker's second batch shows what it keeps of its first
+        read = [self._read(step) for step in range(number - 1)]
+        position = self.state_dict()
+        read.append(self._read(number - 1))
+        self._go_to(position)
+        again = digest_of(self._read(number - 1))
+        if again != digest_of(read[-1]):
+            what = "the batch before it, again" if again == digest_of(read[-2]) else "another one"
             raise ValueError(
-                f"train_data, a {type(self.data).__name__}, went back to its position after the first batch, and yielded "
-                f"not the second but {what}: a resumed run would not be the same. Its state_dict must say what was handed "
-                "out (count before yield, not after), and what it draws at random must come from that state, or from the "
-                "global streams, which are seeded for each step. Or have its items counted from outside, and read again:"
+                f"train_data, a {type(self.data).__name__}, went back to its position before batch {number}, and yielded "
+                f"not that but {what}: a resumed run would not be the same. Its state_dict must say what was handed out "
+                "(count before yield, not after), and what it draws at random must come from that state, or from the global "
+                "streams of this process, which are seeded for each step; those of its workers are not. Or have its items "
+                f"counted from outside, and read again, if begin() makes a new {type(self.data).__name__}:"
                 f"{COUNTED[self.share is not None]}"
             )
+        first = read[0]
         self._require_streams_that_differ(first)
         if self.share is None:
             size = sum(self.ranks.gather(size_of(first)))
@@ -169,10 +174,9 @@ class Stream:
 
     def _read(self, step: int) -> list:
         kept = rng_state()
-        seed_streams_of_host(derive_seed(self.config.seed, "stream", self.ranks.rank, step))
         try:
             if self.iterator is None:
-                self.iterator = iter(self.data)
+                self._begin(step)
             batch = self._take(step)
             if batch is END:
                 batch = self._take_of_next_pass(step)
@@ -188,8 +192,17 @@ class Stream:
         self.smallest = min(self.ranks.gather(size)) if together else size
         return batch
 
+    def _begin(self, step: int) -> None:
+        """Begin a pass, or go on with one, at `step`. What that draws is not to move what the batch draws."""
+        self._seed("pass", step)
+        self.iterator = iter(self.data)
+
+    def _seed(self, *what: str | int) -> None:
+        seed_streams_of_host(derive_seed(self.config.seed, "stream", self.ranks.rank, *what))
+
     def _take(self, step: int) -> object:
         """The next batch of this pass, or END."""
+        self._seed(step)
         try:
             if self.share is None:
                 return next(self.iterator, END)
@@ -214,11 +227,11 @@ class Stream:
             ) from error
 
     def _take_of_next_pass(self, step: int) -> object:
-        self.iterator = iter(self.data)
+        self._begin(step)
         batch = self._take(step)
         if self.after_load and (batch is END or digest_of(batch) == self.after_load != self.first_digest):
             self._go_to(self.start)  # it begins every pass where it was once loaded, as datasets of Hugging Face do
-            self.iterator = iter(self.data)
+            self._begin(step)
             batch = self._take(step)
         if batch is END:
             raise ValueError(
@@ -260,6 +273,8 @@ class Stream:
 
         Raises ValueError if it cannot be saved.
         """
+        kept = rng_state()
+        self._seed("position")  # a loader that has not begun does so when it is asked
         try:
             position = self.data.state_dict()
         except Exception as error:
@@ -267,6 +282,8 @@ class Stream:
                 f"train_data.state_dict() raises {type(error).__name__}: {error}. It is called without arguments, before "
                 "the first batch and after any"
             ) from error
+        finally:
+            set_rng_state(kept)
         file = io.BytesIO()
         try:
             torch.save(position, file)
@@ -312,10 +329,10 @@ class Stream:
 COUNTED = (
     """
     from utils.data.positioned import Positioned
-    train(model, Positioned(lambda: train_data), config=config)""",
+    train(model, Positioned(begin), config=config)""",
     """
     from utils.data.positioned import PositionedExamples
-    train(model, PositionedExamples(lambda: train_data), config=config)""",
+    train(model, PositionedExamples(begin), config=config)""",
 )
 APART = (
     ": utils.distributed.ranks.current_ranks() says which this is",

@@ -35,7 +35,7 @@ def check_draws(data: Dataset, name: str, workers: int, say: bool) -> None:
     digests, states = [], []
     for _ in range(2):
         digests.append(digest_of([*batches(data, order, 0, min(LOOKED_AT, len(data)))]))
-        states.append([pickle.dumps(generator) for generator in carried.values()])
+        states.append([_state(generator) for generator in carried.values()])
     moved = [place for place, one, other in zip(carried, *states, strict=True) if one != other]
     if not moved and digests[0] == digests[1]:
         return
@@ -49,6 +49,12 @@ def check_draws(data: Dataset, name: str, workers: int, say: bool) -> None:
         raise ValueError(f"{text}, and each of {workers} workers has a copy of it and draws the same. {lines}")
     if say:
         print(f"{text}; to key it, see what workers=1 says")
+
+
+def _state(generator: object) -> bytes:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state().numpy().tobytes()
+    return pickle.dumps(generator)
 
 
 def _lines(name: str, place: str, generator: object) -> str:

@@ -27,7 +27,8 @@ class OwnOrder(Shares):
     global streams of torch, NumPy and Python are seeded for (seed, step) before each call, and put back afterwards, so
     that drawing from them is pure. Batches may differ in size. There are no epochs.
 
-    steps: the number that will be made. ahead: batches that workers load ahead.
+    steps: the number that will be made. ahead: batches that workers load ahead. sizes, digests: the sizes of the batches of
+    the steps at which it was tried, and {step: a digest of its batch}.
 
     Raises ValueError, at once for some steps and later for any, unless it returns indices of `examples`: a list or a tensor
     of integers, one axis, at least one; and if it answers the same step in two ways.
@@ -55,11 +56,11 @@ class OwnOrder(Shares):
         self.rank, self.world, self.device = rank, world, device
         self.batch = lru_cache(maxsize=ahead + 2)(self._batch)
         self.size = lru_cache(maxsize=SIZES)(lambda step: len(self.batch(step)))
-        self.looked_at = [step for step in LOOKED_AT if step < steps]
-        for step in self.looked_at[::-1]:
-            self.size(step)
-        for step in self.looked_at:  # the other way round: a counter or an iterator answers differently
-            self.require_pure(step)
+        first = {step: self._ask(step) for step in LOOKED_AT[::-1] if step < steps}
+        for step in reversed(first):  # the other way round: a counter or an iterator answers differently
+            self._require_same(step, first[step], self._ask(step))
+        self.sizes = {len(indices) for indices in first.values()}
+        self.digests = {step: _digest(indices) for step, indices in first.items()}
 
     def epoch(self, step: int) -> None:
         """None: nothing says when every example has been visited."""
@@ -73,15 +74,15 @@ class OwnOrder(Shares):
 
     def smallest_micro_batch(self, steps: int, count: int) -> int:
         """Examples in the smallest micro-batch of one rank, among the steps that were looked at."""
-        return min(self.smallest_share(step) // min(count, self.smallest_share(step)) for step in self.looked_at)
-
-    def digests(self) -> dict[int, str]:
-        """{step: a digest of its batch} of the steps that were looked at."""
-        return {step: _digest(self._ask(step)) for step in self.looked_at}
+        share = max(1, min(self.sizes) // self.world)
+        return share // min(count, share)
 
     def require_pure(self, step: int) -> None:
         """Raises ValueError if the function no longer gives what it gave for `step`."""
-        before, now = self.batch(step).cpu(), self._ask(step)
+        self._require_same(step, self.batch(step).cpu(), self._ask(step))
+
+    @staticmethod
+    def _require_same(step: int, before: torch.Tensor, now: torch.Tensor) -> None:
         if not torch.equal(before, now):
             raise ValueError(
                 f"order({step}) gave {before[:4].tolist()} … ({len(before)} in all), and then {now[:4].tolist()} … "

@@ -36,7 +36,7 @@ def inputs_of(
         "optimizer": settings_of(state.optimizer),
     }
     if isinstance(order, OwnOrder):
-        inputs |= {f"order of step {step + 1}": digest for step, digest in order.digests().items()}
+        inputs |= {f"order of step {step + 1}": digest for step, digest in order.digests.items()}
     if own_optimizer:
         inputs["optimizer's groups"] = details_of(state.optimizer, state.model)
     return inputs

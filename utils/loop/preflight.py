@@ -203,7 +203,7 @@ def check_ranks(
         "training examples": order.examples,
         "validation examples": None if val_data is None else len(val_data),
         "run folder": run,
-        **({"order of some steps": order.digests()} if isinstance(order, OwnOrder) else {}),
+        **({"order of some steps": order.digests} if isinstance(order, OwnOrder) else {}),
         "peak_flops": peak_flops,
     }
     ranks.require_same("the run", asdict(config) | asked)

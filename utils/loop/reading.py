@@ -38,9 +38,8 @@ def own_order(
         raise ValueError(
             "drop_last is True, but order says what each step takes, and no epoch ends with a short batch: leave it out"
         )
-    sizes = {order.size(step) for step in order.looked_at}
-    if len(sizes) == 1:
-        require_same_size(*sizes, config, "order gives")
+    if len(order.sizes) == 1:
+        require_same_size(*order.sizes, config, "order gives")
     return order
 
 
@@ -85,9 +84,7 @@ class Stream:
         self.collate = collate or default_collate
         self.share = None  # examples of a batch of this rank; None: the data yield batches
         if order is not None:
-            raise ValueError(
-                "order is given, but train_data is a stream, which has an order of its own: leave order out"
-            )
+            raise ValueError("order is given, but train_data is a stream, which has one of its own: leave order out")
         if config.workers:
             raise ValueError(
                 f"workers is {config.workers}, but a stream is read in this process, one batch at a time: set workers=0, or "
@@ -129,9 +126,8 @@ class Stream:
         Raises ValueError unless it is the same again, if the position cannot be saved, or if two ranks read the same.
         """
         self.start = self.state_dict()
-        number = 1 + (
-            getattr(self.data, "num_workers", 0) or 1
-        )  # a worker's second batch shows what it keeps of its first
+        workers = getattr(self.data, "num_workers", 0)  # of a loader: the second batch of one shows what it keeps
+        number = max(1, workers) + 1
         read = [self._read(step) for step in range(number - 1)]
         position = self.state_dict()
         read.append(self._read(number - 1))
@@ -208,19 +204,15 @@ class Stream:
                 return next(self.iterator, END)
             examples = list(islice(self.iterator, self.share))
         except Exception as error:
-            raise RuntimeError(
-                f"could not read batch {step + 1} of train_data: {type(error).__name__}: {error}"
-            ) from error
+            told = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"could not read batch {step + 1} of train_data: {told}") from error
         if not examples or (self.config.drop_last and len(examples) < self.share):
             return END
         try:
             return self.collate(examples)
         except Exception as error:
-            advice = (
-                f". All must be of one shape and type{PADDED}"
-                if self.collate is default_collate
-                else ", in your collate"
-            )
+            own = self.collate is not default_collate
+            advice = ", in your collate" if own else f". All must be of one shape and type{PADDED}"
             raise RuntimeError(
                 f"could not make one batch of {len(examples)} examples, batch {step + 1} of train_data: "
                 f"{type(error).__name__}: {error}{advice}"
@@ -248,12 +240,10 @@ class Stream:
     def _require_batch(self, batch: object, step: int) -> None:
         """Raises ValueError unless it is a pair whose parts have as many examples, at least one."""
         leaves = tree_leaves(batch)
-        if not (
-            isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(leaf, Tensor) for leaf in leaves)
-        ):
-            shown = (
-                f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, dict) else f"a {type(batch).__name__}"
-            )
+        a_pair = isinstance(batch, tuple | list) and len(batch) == 2
+        if not (a_pair and all(isinstance(leaf, Tensor) for leaf in leaves)):
+            names = f" with {', '.join(map(str, batch))}" if isinstance(batch, dict) else ""
+            shown = f"a {type(batch).__name__}{names}"
             raise ValueError(
                 f"batch {step + 1} of train_data is {shown}: it must be a pair (x, y) of tensors. A loader makes it by its "
                 "collate_fn"

@@ -435,9 +435,9 @@ def test_settings_that_a_stream_cannot_have():
     refused(Lines(), "workers is 2, but a stream is read in this process", config=replace(CONFIG, workers=2))
     refused(Lines(), "order is given, but train_data is a stream", order=lambda step: [0])
     refused(
-        Loader(), "drop_last is True, but train_data, a Loader, yields batches", config=replace(BATCHES, drop_last=True)
+        Loader(), "drop_last is True, but train_data (Loader) yields batches", config=replace(BATCHES, drop_last=True)
     )
-    refused(Loader(), "collate is given, but train_data, a Loader", config=BATCHES, collate=lambda examples: examples)
+    refused(Loader(), "collate is given, but train_data (Loader)", config=BATCHES, collate=lambda examples: examples)
 
 
 class Yields:

@@ -100,7 +100,7 @@ class Stream:
         elif collate is not None or config.drop_last:
             given = "collate is given" if collate is not None else "drop_last is True"
             raise ValueError(
-                f"{given}, but train_data, a {type(data).__name__}, yields batches that are made already: have it do so (a "
+                f"{given}, but train_data ({type(data).__name__}) yields batches that are made already: have it do so (a "
                 "loader by collate_fn and drop_last), or pass an IterableDataset, which yields examples"
             )
         self.start = None  # the position before the first batch
@@ -136,7 +136,7 @@ class Stream:
         if again != digest_of(read[-1]):
             what = "the batch before it, again" if again == digest_of(read[-2]) else "another one"
             raise ValueError(
-                f"train_data, a {type(self.data).__name__}, went back to its position before batch {number}, and yielded "
+                f"train_data ({type(self.data).__name__}) went back to its position before batch {number}, and yielded "
                 f"not that but {what}: a resumed run would not be the same. Its state_dict must say what was handed out "
                 "(count before yield, not after), and what it draws at random must come from that state, or from the global "
                 "streams of this process, which are seeded for each step; those of its workers are not. Or have its items "

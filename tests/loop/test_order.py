@@ -374,6 +374,9 @@ def test_a_buffer_that_it_writes_to_again(buffer):
         return buffer
 
     assert trained_on(order=order) == [[step] * 3 for step in range(10)]
+    own = OwnOrder(order, EXAMPLES, 10)
+    assert [batch.tolist() for batch in (own.batch(4), own.batch(5))] == [[4] * 3, [5] * 3]
+    assert len(set(own.digests.values())) == 3
 
 
 def test_an_error_in_a_later_step_names_it():

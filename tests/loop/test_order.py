@@ -310,7 +310,8 @@ def refused(data=DATA, *words: str, **options) -> list[str]:
 
 def run_lines(lines: list[str], **names) -> dict:
     """Run the lines of a message as they stand; what they have defined."""
-    names = {"torch": torch, "Config": Config, "train": train, "evaluate": evaluate, "config": CONFIG} | names
+    short = partial(Config, steps=40, device="cpu")
+    names = {"torch": torch, "Config": short, "train": train, "evaluate": evaluate, "config": CONFIG} | names
     exec(textwrap.dedent("\n".join(lines)), names)
     return names
 
@@ -457,7 +458,7 @@ def batches_of(loader: DataLoader, *words: str) -> list[list[int]]:
     lines = refused(loader, "train_data is a DataLoader", *words)
     model = Watched()
     run_lines(lines, model=model, train_data=loader)
-    return model.batches[:40]
+    return model.batches
 
 
 def test_a_loader_that_shuffles_needs_no_order():

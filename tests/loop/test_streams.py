@@ -5,6 +5,7 @@ import re
 import textwrap
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -319,7 +320,8 @@ def refused(stream, *words: str, **options) -> list[str]:
 
 def run_lines(lines: list[str], **names) -> dict:
     """Run the lines of a message as they stand; what they have defined."""
-    names = {"torch": torch, "Config": Config, "train": train, "evaluate": evaluate, "config": CONFIG} | names
+    short = partial(Config, steps=CONFIG.steps, device="cpu")
+    names = {"torch": torch, "Config": short, "train": train, "evaluate": evaluate, "config": CONFIG} | names
     exec(textwrap.dedent("\n".join(lines)), names)
     return names
 

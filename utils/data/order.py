@@ -8,6 +8,7 @@ it is the same for any number of workers.
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
@@ -155,6 +156,18 @@ class Order(Shares):
         if self.shuffle:
             return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
         return torch.arange(start, stop, device=self.device)
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Put the global streams of the CPU back afterwards: torch's, NumPy's and Python's. Faster than own_random_streams."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        torch.set_rng_state(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        random.setstate(kept[2])
 
 
 def seed_streams_of_host(seed: int) -> None:

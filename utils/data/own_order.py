@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler, WeightedRandomSampler
 
-from utils.data.order import CPU, Shares, derive_seed, seed_streams_of_host
-from utils.device import copies_from_pinned, rng_state, set_rng_state
+from utils.data.order import CPU, Shares, derive_seed, kept_streams, seed_streams_of_host
+from utils.device import copies_from_pinned
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 LOOKED_AT = (0, 1, 2, 10, 100, 1_000, 10_000, 100_000)  # steps at which it is tried before the first
@@ -96,18 +96,16 @@ class OwnOrder(Shares):
         return indices.to(self.device)
 
     def _ask(self, step: int) -> torch.Tensor:
-        kept = rng_state()
-        seed_streams_of_host(derive_seed(self.seed, "own order", step))
         try:
-            given = self.function(step)
+            with kept_streams():
+                seed_streams_of_host(derive_seed(self.seed, "own order", step))
+                given = self.function(step)
             indices = given.cpu() if isinstance(given, torch.Tensor) else torch.from_numpy(np.asarray(given).copy())
         except Exception as error:
             raise ValueError(
                 f"order({step}) gives no indices of a batch ({type(error).__name__}: {error}): it is called with the number "
                 "of the step, from 0, and returns a list or a tensor of integers"
             ) from error
-        finally:
-            set_rng_state(kept)
         if indices.dim() != 1 or indices.dtype not in INTEGERS or not len(indices):
             mask = "; mask.nonzero().flatten() makes indices of a mask" * (indices.dtype == torch.bool)
             raise ValueError(
@@ -199,17 +197,15 @@ def order_of(batch_sampler: Iterable[list[int]], seed: int) -> Callable[[int], t
 
 
 def _pass_over(batch_sampler: Iterable[list[int]], seed: int, epoch: int) -> list[torch.Tensor]:
-    kept, of_pass = rng_state(), derive_seed(seed, "pass", epoch)
-    seed_streams_of_host(of_pass)
+    of_pass = derive_seed(seed, "pass", epoch)
     for part in (batch_sampler, getattr(batch_sampler, "sampler", None)):
         if isinstance(getattr(part, "generator", None), torch.Generator):
             part.generator.manual_seed(of_pass)
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
-    try:
+    with kept_streams():
+        seed_streams_of_host(of_pass)
         return [torch.as_tensor(batch) for batch in batch_sampler]
-    finally:
-        set_rng_state(kept)
 
 
 def _digest(indices: torch.Tensor) -> str:

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
-from utils.data.order import CPU, PADDED, Collated, derive_seed, pinned, seed_streams_of_host
+from utils.data.order import CPU, PADDED, Collated, derive_seed, kept_streams, pinned, seed_streams_of_host
 from utils.data.own_order import OwnOrder
-from utils.device import rng_state, set_rng_state
 from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
 
@@ -169,8 +168,7 @@ class Stream:
             yield pinned(batch) if pin else batch
 
     def _read(self, step: int) -> list:
-        kept = rng_state()
-        try:
+        with kept_streams():
             if self.iterator is None:
                 self._begin(step)
             batch = self._take(step)
@@ -178,8 +176,6 @@ class Stream:
                 batch = self._take_of_next_pass(step)
             elif self.after_load is True:
                 self.after_load = digest_of(batch)
-        finally:
-            set_rng_state(kept)
         if not (self.trying and self.share is not None):  # what its examples are is looked at before the first step
             self._require_batch(batch, step)
         size = size_of(batch)
@@ -263,17 +259,15 @@ class Stream:
 
         Raises ValueError if it cannot be saved.
         """
-        kept = rng_state()
-        self._seed("position")  # a loader that has not begun does so when it is asked
         try:
-            position = self.data.state_dict()
+            with kept_streams():
+                self._seed("position")  # a loader that has not begun does so when it is asked
+                position = self.data.state_dict()
         except Exception as error:
             raise ValueError(
                 f"train_data.state_dict() raises {type(error).__name__}: {error}. It is called without arguments, before "
                 "the first batch and after any"
             ) from error
-        finally:
-            set_rng_state(kept)
         file = io.BytesIO()
         try:
             torch.save(position, file)

@@ -24,6 +24,7 @@ from utils.distributed import rendezvous
 from utils.distributed.ranks import current_ranks
 from utils.distributed.rendezvous import connect
 from utils.loop import Config, Result, checkpoint, evaluate, train
+from utils.loop.draws import LOOKED_AT
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum
 from utils.models import GPT, MLP
@@ -214,7 +215,7 @@ def run(
     config = Config(device="cpu", **COMMON | options | changes)
     result = train(build(), train_data, val_data, config, run=folder, loss=loss, peak_flops=peak_flops)
     trials = 2 if current_ranks().world > 1 and config.parallel == "ddp" else 1
-    del train_data.seen[: 2 * trials]  # two examples are tried each time
+    del train_data.seen[: 2 * trials + 2 * LOOKED_AT]  # two examples are tried each time, and a few are fetched twice
     return result, train_data
 
 

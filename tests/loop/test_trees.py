@@ -287,7 +287,7 @@ def test_an_accuracy_where_one_tensor_meets_a_cross_entropy():
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_a_nested_tensor_among_others_trains_in_whole_batches():
+def test_a_nested_tensor_among_others_trains_in_whole_batches(tmp_path):
     """Rows of several lengths without padding, which torch cannot cut."""
     rows = [({"row": X[i : i + 1].expand(1 + i % 3, 4), "scale": X[i, 0]}, i % 3) for i in range(N)]
 
@@ -301,7 +301,8 @@ def test_a_nested_tensor_among_others_trains_in_whole_batches():
 
     expected, _ = by_hand(Model(lambda model, x: model.one(x) * x[:, :1]), F.cross_entropy, X, LABELS)
     config = Config(steps=1, **SGD | {"device": "cpu"})
-    assert train(Model(means), rows, rows, config, collate=nested).history[0]["loss"] == pytest.approx(expected)
+    result = train(Model(means), rows, rows, config, collate=nested, run=tmp_path)
+    assert result.history[0]["loss"] == pytest.approx(expected)
 
 
 # ---- the same run ----------------------------------------------------------------------------------------------------

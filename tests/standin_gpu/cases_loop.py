@@ -12,6 +12,7 @@ import torch
 from helpers import resumable_run
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import IterableDataset
 
 from utils import device as loop_device
 from utils.data.datasets import TensorData, spiral
@@ -327,3 +328,60 @@ def test_every_tensor_of_a_tree_for_the_device_comes_in_pinned_memory(workers, m
     monkeypatch.setattr(torch.Tensor, "to", watched)
     evaluate(model, in_trees(VALIDATION), batch_size=len(VALIDATION), workers=workers, loss=with_cost)
     assert seen.count(True) == 3, "points, scale and label of the one batch"
+
+
+# ---- an order of the caller's own, and streams ----------------------------------------------------------------------
+
+
+def weighted(step: int) -> torch.Tensor:
+    return torch.multinomial(1.0 + DATA.y, 16, replacement=True)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_an_order_of_ones_own_takes_the_same_batches(on_device):
+    data = TensorData(DATA.x.to("gpu"), DATA.y.to("gpu")) if on_device else DATA
+    there, here = (
+        train(net(dropout=0), some, None, Config(steps=20, device=device), order=weighted, peak_flops=1e12)
+        for some, device in ((data, "gpu"), (DATA, "cpu"))
+    )
+    for one, other in zip(there.model.state_dict().values(), here.model.state_dict().values(), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-5, atol=1e-6)
+    assert there.history[-1]["measured"]["mfu"] > 0
+
+
+class Points(IterableDataset):
+    """Those of DATA in order, and where it is."""
+
+    def __init__(self, x: torch.Tensor = DATA.x):
+        self.x, self.next = x, 0
+
+    def __iter__(self):
+        while self.next < len(self.x):
+            self.next += 1
+            yield self.x[self.next - 1], DATA.y[self.next - 1]
+        self.next = 0
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+def test_a_stream_goes_on_where_it_was(tmp_path):
+    config = Config(steps=20, batch_size=100, device="gpu", save_every=1)
+    whole = train(net(), Points(), None, config, peak_flops=1e12)
+    train(net(), Points(), None, replace(config, steps=7), run=tmp_path)
+    resumed = train(net(), Points(), None, config, run=tmp_path)
+    pairs = zip(whole.model.state_dict().values(), resumed.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+    assert whole.history[-1]["measured"]["mfu"] > 0
+
+
+def test_a_nan_in_a_stream_is_named_with_its_step_though_its_batch_has_gone_by():
+    x = DATA.x.clone()
+    x[17] = float("nan")
+    with pytest.raises(
+        FloatingPointError, match=r"step 2 is not finite .* batch 2 of train_data.*: its batch has gone by"
+    ):
+        train(net(), Points(x), None, Config(steps=40, batch_size=16, device="gpu"))

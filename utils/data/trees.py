@@ -65,6 +65,15 @@ def split(tree: Tree, count: int) -> list[Tree]:
     return [tree_unflatten([parts[number] for parts in cut], form) for number in range(count)]
 
 
+def update_digest(digest: object, tree: Tree) -> None:
+    """Feed a digest of hashlib with every tensor, bit for bit, and its place in the tree, which is "" for one alone."""
+    for place, leaf in named_leaves(tree, ""):
+        if isinstance(leaf, Tensor):
+            for part in leaf.unbind() if leaf.is_nested else [leaf]:
+                digest.update(f"{place}{part.dtype} {tuple(part.shape)}".encode())
+                digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
 def named_leaves(tree: Tree, name: str) -> list[tuple[str, object]]:
     """[("x['mask']", tensor), …]: every leaf, also what is no tensor, and how to reach it from `name`."""
     try:

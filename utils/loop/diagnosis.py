@@ -11,12 +11,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches
+from utils.data.own_order import OwnOrder
 from utils.data.trees import Tree, count_examples, named_leaves, split, tensors, to_device
 from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
 from utils.loop.metrics import Loss, sum_and_count
 from utils.loop.optim import lr_factor
+from utils.loop.reading import Stream, size_of
 from utils.loop.state import State
 
 
@@ -29,7 +31,7 @@ def name_examples_in_errors(order: Order, step: int, what: str):
     try:
         yield
     except Exception as error:
-        explain(error, f"{what}, examples {format_indices(order.indices(step))}")
+        explain(error, f"{what}, {format_batch(order, step, of_rank=True)}")
         raise
 
 
@@ -78,6 +80,13 @@ def no_gradient_message(what: str) -> str:
     )
 
 
+def format_batch(order: Order | OwnOrder | Stream, step: int, of_rank: bool = False) -> str:
+    """The examples of `step` (from 0) for a message: of this rank alone if `of_rank`. Those of a stream have no index."""
+    if isinstance(order, Stream):
+        return f"batch {step + 1} of train_data"
+    return f"examples {format_indices(order.indices(step) if of_rank else order.batch(step))}"
+
+
 def format_indices(indices: Tensor) -> str:
     """Indices for an error message: the first eight, and their number."""
     shown = ", ".join(map(str, indices[:8].tolist()))
@@ -116,13 +125,16 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
     lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step, factors=state.factors)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
-    look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
-    examples = format_indices(order.batch(step))
+    of_stream = isinstance(order, Stream)
+    look_at = "this batch" if of_stream else "these examples"
+    if len(suspects):
+        look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}"
+        look_at += " of this batch, counted from 0" * of_stream
     reason = state.before.why_it_cannot_be_undone()
     but = f" (not so all buffers: {reason})" if reason else ""
     return (
-        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
-        f"before it{but}. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, {format_batch(order, step)}): {what}. The weights are "
+        f"those before it{but}. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
     )
 
 
@@ -130,9 +142,9 @@ def too_many_skips_message(state: State, order: Order, first: int) -> str:
     """The run of skipped updates that began with step `first` (from 0)."""
     last = first + state.guard.limit
     return (
-        f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} (examples "
-        f"{format_indices(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
-        "more by max_skips"
+        f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} "
+        f"({format_batch(order, last - 1)}); the weights are those before them. Look at the data, lower lr, or allow more "
+        "by max_skips"
     )
 
 
@@ -141,16 +153,24 @@ def _first_not_finite_of_step(state: State, data: Dataset, order: Order, loss: L
 
     It is the first thing that any rank finds when it repeats its share of the step.
     """
-    x, y = to_device(tuple(next(batches(data, order, step, step + 1))), state.device)
+    if isinstance(order, Stream):
+        if order.last_step != step:
+            return "its batch has gone by, and was not looked at (a CPU looks at once)", torch.tensor(
+                [], dtype=torch.int64
+            )
+        batch, indices = order.last, torch.arange(size_of(order.last))
+    else:
+        batch, indices = next(batches(data, order, step, step + 1)), order.indices(step).cpu()
+    x, y = to_device(tuple(batch), state.device)
     count = min(state.n_micro_batches, order.smallest_share(step))
     parts = zip(split(x, count), split(y, count), strict=True)
     what, rows = first_not_finite(state.model, loss, parts, state.autocast)
-    found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < count_examples(x) else []]))
+    found = state.ranks.gather((what, indices[rows if len(rows) < count_examples(x) else []]))
     bad = [(what + f" on rank {r}" * (len(found) > 1), examples) for r, (what, examples) in enumerate(found) if what]
     # With FSDP a bad gradient of one rank reaches the shards of others, and its norm reaches all.
     bad.sort(key=lambda pair: (pair[0].startswith("the norm"), pair[0].startswith("the gradient")))
     if not bad:
-        return "could not be reproduced, every tensor was finite when it was repeated", order.batch(step)[:0]
+        return "could not be reproduced, every tensor was finite when it was repeated", indices[:0]
     return f"{bad[0][0]} is not finite", bad[0][1]
 
 

@@ -13,14 +13,18 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches, device_of
-from utils.data.trees import named_leaves
+from utils.data.own_order import OwnOrder
+from utils.data.trees import update_digest
 from utils.loop.attributes import OF_EACH_MODULE
 from utils.loop.code import Code
 from utils.loop.metrics import Loss
+from utils.loop.reading import Stream
 from utils.loop.schedule import name_of_schedule
 from utils.loop.state import State
 
 DATA = ("training data", "validation data")
+SHUFFLED = "shuffled"
+ORDERS = {OwnOrder: "a function", Stream: "a stream's own"}
 NOT_SETTINGS = ("capturable", "differentiable", "foreach", "fused")  # how a step is computed, not what
 
 
@@ -30,9 +34,11 @@ def inputs_of(
     val_data: Dataset | None,
     loss: Loss,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    order: Order | OwnOrder | Stream | None = None,
 ) -> dict[str, str]:
     """{name: value} of each. Code is told apart from code of the same version of Python."""
     inputs = {
+        "order": ORDERS.get(type(order), SHUFFLED),
         DATA[0]: digest_of(train_data),
         DATA[1]: "none" if val_data is None else digest_of(val_data),
         "loss": name_of(loss),
@@ -41,11 +47,14 @@ def inputs_of(
         "optimizer": settings_of(state.optimizer),
         "schedule": name_of_schedule(state.factors, state.config.steps),
     }
+    if isinstance(order, OwnOrder):
+        inputs |= {f"order of step {step + 1}": digest for step, digest in order.digests.items()}
     if optimizer:
         inputs["optimizer's groups"] = details_of(state.optimizer, state.model)
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    collate = getattr(train_data, "collate", None)
+    collate = getattr(order if isinstance(order, Stream) else train_data, "collate", None)
     code = {"model": state.original_model, "loss": loss, "collate": collate, "optimizer's function": optimizer}
+    code |= {"function of the order": order.function} if isinstance(order, OwnOrder) else {}
     for name, one in code.items():
         theirs = Code(one)
         inputs[f"code of the {name} ({python})"] = _lines(theirs.functions)
@@ -64,10 +73,7 @@ def digest_of(data: Dataset) -> str:
     order = Order(len(data), 1, shuffle=False, device=device_of(data))
     for example in sorted({0, len(data) // 2, len(data) - 1}):
         for part in next(batches(data, order, example, example + 1)):
-            for place, leaf in named_leaves(part, ""):  # of a tensor that is alone the place is ""
-                if isinstance(leaf, Tensor):
-                    digest.update(f"{place}{leaf.dtype} {tuple(leaf.shape)}".encode())
-                    digest.update(leaf.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            update_digest(digest, part)
     return digest.hexdigest()[:16]
 
 

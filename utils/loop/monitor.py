@@ -80,7 +80,7 @@ class Monitor:
             state.labels.clear()
         rate = trained / seconds
         self.targets_before_resume = 0
-        examples = sum(map(self.order.size, range(self.since, state.step)))
+        examples = self.order.count(self.since, state.step)
         self.since = state.step
         rate_of = max(
             0, state.scheduler.last_epoch - 1
@@ -108,7 +108,7 @@ class Monitor:
         state.skipped_steps = []
         self.bar.set_postfix(loss=record["loss"], refresh=False)
         self.counted += targets
-        over = self.order.epoch(state.step) > self.first_epoch  # an epoch since this process began
+        over = self.first_epoch is None or self.order.epoch(state.step) > self.first_epoch  # since this process began
         if over and state.ranks.first and not (self.counted or state.guard.streak):
             print(f"step {state.step}: not one target so far; all of them are {IGNORE}, which count nowhere")
         if self.on_step and math.isfinite(record["loss"] or 0.0):

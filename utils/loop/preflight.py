@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from utils.data.datasets import TensorData
 from utils.data.order import Order, first_examples
+from utils.data.own_order import OwnOrder
 from utils.data.trees import Tree, described, map_tensors, named_leaves, to_device
 from utils.device import autocast, own_random_streams
 from utils.distributed.parallel import warm_up_buckets
@@ -268,6 +269,7 @@ def check_ranks(
         "training examples": order.examples,
         "validation examples": None if val_data is None else len(val_data),
         "run folder": run,
+        **({"order of some steps": order.digests} if isinstance(order, OwnOrder) else {}),
         "peak_flops": peak_flops,
         "schedule": schedule,
     }

@@ -19,7 +19,7 @@ from utils.distributed import sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config, differences
-from utils.loop.inputs import DATA, changes
+from utils.loop.inputs import DATA, SHUFFLED, changes
 from utils.loop.log import Log
 from utils.loop.schedule import BY_CONFIG, name_of_schedule
 from utils.loop.state import State
@@ -45,7 +45,7 @@ class RunFolder:
         self,
         path: str | Path,
         config: Config,
-        examples: int,
+        examples: int | str,
         labels: dict | None = None,
         ranks: Ranks = SINGLE_PROCESS,
         dollars_per_hour: float = 0.0,
@@ -87,9 +87,9 @@ class RunFolder:
 
         inputs: what the run is given besides its config; says so where it was something else before.
 
-        Raises ValueError if the optimizer or the schedule was another: a checkpoint holds their settings. And if the run has
-        finished with another model, loss or code of one of them: nothing is trained, and its result would pass for that of
-        the new.
+        Raises ValueError if the optimizer or the schedule was another, whose settings a checkpoint holds, or if the order of
+        the examples was. And if the run has finished with another model, loss or code of one of them: nothing is trained,
+        and its result would pass for that of the new.
         """
         saved = self.load_newest()
         finished = False
@@ -122,6 +122,8 @@ class RunFolder:
         sessions = self.metadata["sessions"]
         saving = [session for session in sessions if "to_step" in session] or sessions
         before = saving[-1].get("inputs", {}) if saving else {}
+        if before:
+            before = {"order": SHUFFLED} | before  # older versions knew no other
         if sessions:  # the run's steps are as the newest session left them, saved or not, and so is its schedule
             before = before | {"schedule": sessions[-1].get("inputs", {}).get("schedule", BY_CONFIG)}
         changed = changes(before, inputs)
@@ -130,11 +132,13 @@ class RunFolder:
                 f"{self.path} holds a run of another schedule ({'; '.join(changed)}): choose another folder, or continue "
                 "with the old one. It may get more steps if the values at those that it had stay the same"
             )
-        if any(change.startswith("optimizer") for change in changed):
-            raise ValueError(
-                f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
-                "with the old one"
-            )
+        for kind in ("optimizer", "order"):
+            if any(change.startswith(kind) for change in changed):
+                changed.sort(key=lambda change: not change.startswith(kind))  # these first
+                raise ValueError(
+                    f"{self.path} holds a run of another {kind} ({'; '.join(changed)}): choose another folder, or continue "
+                    "with the old one"
+                )
         if finished and not all(change.startswith(DATA) for change in changed):
             raise ValueError(
                 f"{self.path} holds a finished run, of something else ({'; '.join(changed)}): nothing would be trained, and "

@@ -105,6 +105,7 @@ class State:
         self.labels = Mean(device)  # as many were trained on since then, in this process; counted if they have weights
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
         self.autocast = autocast(device, config.precision)  # can be entered many times
+        self.stream = None  # the Stream that is trained on, if the data are one
         self.step = 0  # steps made
         self.skipped = 0  # those that were blocked
         self.skipped_steps = []  # which, of those not yet in the log
@@ -266,10 +267,14 @@ class State:
             "rng_of_other_ranks": rng_of_other_ranks,
             **({"training_weights": self.training_weights} if self.training_weights is not None else {}),
             **({"attributes": attributes} if attributes else {}),
+            **({"stream": self.ranks.gather(self.stream.state_dict())} if self.stream else {}),
         }
 
     def load_state_dict(self, saved: dict) -> None:
-        """Restore a state_dict of the same config, from any number of ranks. ValueError if it is of another model."""
+        """Restore a state_dict of the same config, from any number of ranks. ValueError if it is of another model, and if it
+        is of a stream on another number of ranks.
+        """
+        self._load_position(saved.get("stream"))
         checkpoint.require_same_tensors(saved["model"], self.model.state_dict())
         checkpoint.require_same_trained(saved["optimizer"], self.optimizer.state_dict())
         self.model.load_state_dict(shard_all(saved["model"], self.model))
@@ -299,6 +304,23 @@ class State:
             set_rng_state(streams[rank])
         else:  # the saved run had fewer ranks
             seed_everything(derive_seed(self.config.seed, "rank", rank, self.step))
+
+    def _load_position(self, positions: list | None) -> None:
+        """positions: of each rank's stream; None if the saved run had none."""
+        if positions is None and self.stream is None:
+            return
+        if positions is None or self.stream is None:
+            was, now = ("a dataset", "a stream") if positions is None else ("a stream", "a dataset")
+            raise ValueError(
+                f"the checkpoint is of a run on {was}, and train_data is {now}: continue with the old data, or choose "
+                "another folder"
+            )
+        if len(positions) != self.ranks.world:
+            raise ValueError(
+                f"the checkpoint is of {len(positions)} ranks, each with a stream of its own that stands where it is saved; "
+                f"this is {self.ranks.world}: resume with as many, or begin another run, in another folder, with its weights"
+            )
+        self.stream.load_state_dict(positions[self.ranks.rank])
 
 
 class Ema:

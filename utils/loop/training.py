@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils.data import Dataset
 
-from utils.data.order import CPU, Order, batches, device_of, with_collate
+from utils.data.order import CPU, Order, batches, device_of, is_stream, with_collate
+from utils.data.own_order import OwnOrder
 from utils.data.trees import Tree, count_examples, rows, split, to_device
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
 from utils.distributed.parallel import sync_on_last_micro_batch, to_local
@@ -41,6 +42,7 @@ from utils.loop.diagnosis import (
     selected_number,
     too_many_skips_message,
 )
+from utils.loop.draws import check_draws
 from utils.loop.guards import eval_mode, is_out_of_memory
 from utils.loop.hooks import OnStep
 from utils.loop.inputs import inputs_of
@@ -69,6 +71,7 @@ from utils.loop.preflight import (
     check_selection,
     warm_up_ddp,
 )
+from utils.loop.reading import Stream, examples_of_first_batch, own_order
 from utils.loop.run_folder import RunFolder
 from utils.loop.schedule import Schedule, factors_of, name_of_schedule
 from utils.loop.signals import Termination
@@ -250,6 +253,7 @@ def train(
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     schedule: Schedule | None = None,
+    order: Callable[[int], list[int] | Tensor] | None = None,
     collate: Callable[[list], tuple[Tree, Tree]] | None = None,
     on_step: OnStep | None = None,
     progress: bool = False,
@@ -261,6 +265,8 @@ def train(
     train_data, val_data: datasets of (x, y) pairs (utils.data.order says what they may draw at random). Selection and
     early stopping see val_data only; there is no place for a test set. x and y are tensors, or trees of them
     (utils.data.trees): dicts, pairs, lists, with the batch first in each. The model is called as model(x), the tree itself.
+    train_data may be a stream, with state_dict and load_state_dict: an IterableDataset of examples, or batches, such as a
+    StatefulDataLoader (utils.loop.reading).
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
@@ -273,6 +279,8 @@ def train(
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
     schedule: (step from 0, steps) → the factor of the peak rate at this step; it replaces schedule, warmup and final_lr of
     the config. It is asked for all steps beforehand, and must give the same answers again.
+    order: step, from 0 → the indices of its batch, over all ranks: a sampler, say. A pure function of the step, for which
+    the global random streams are seeded. The batch has as many examples as it gives. None: epochs, shuffled.
     collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
     on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
     that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
@@ -294,22 +302,29 @@ def train(
     check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
     check_selection(config, val_data, loss, on_step)
     factors = factors_of(schedule, config)
-    train_data = with_collate(train_data, collate, "train_data")
+    streamed = is_stream(train_data)
+    if not streamed:
+        train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
     ranks = current_ranks()
     device = ranks.pick_device(config.device)
-    order = Order(
-        len(train_data),
-        config.batch_size,
-        config.seed,
-        drop_last=config.drop_last,
-        rank=ranks.rank,
-        world=ranks.world,
-        device=device_of(train_data),
-        pad=True,
-    )
-    folder = None if run is None else RunFolder(run, config, len(train_data), labels, ranks, dollars_per_hour)
+    if streamed:
+        order = Stream(train_data, config, order, collate, ranks)
+    elif order is not None:
+        order = own_order(order, len(train_data), config, ranks, device_of(train_data))
+    else:
+        order = Order(
+            len(train_data),
+            config.batch_size,
+            config.seed,
+            drop_last=config.drop_last,
+            rank=ranks.rank,
+            world=ranks.world,
+            device=device_of(train_data),
+            pad=True,
+        )
+    folder = None if run is None else RunFolder(run, config, order.examples, labels, ranks, dollars_per_hour)
     log = folder.log if folder else Log(ranks=ranks)
     with (
         connect(ranks),
@@ -317,19 +332,27 @@ def train(
         deterministic_algorithms(config.deterministic),
         Termination() as sigterm,
         folder or nullcontext(),
+        order if streamed else nullcontext(),
     ):
 
         def asked() -> bool:
             return ranks.any(sigterm.asked)
 
         check_ranks(ranks, config, order, val_data, run, peak_flops, name_of_schedule(factors, config.steps))
+        if streamed:
+            train_data = order.try_out()
+        sample = examples_of_first_batch(train_data, order) if isinstance(order, OwnOrder) else train_data
         state = State(model, config, device, ranks, optimizer, factors)
-        known_loss = check_data(state, order, train_data, val_data, loss)
-        warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, known_loss, on_step, progress, peak_flops)
+        state.stream = order if streamed else None
+        known_loss = check_data(state, order, sample, val_data, loss)
+        check_draws(train_data, "train_data", config.workers, say=ranks.first)
+        if val_data is not None:
+            check_draws(val_data, "val_data", config.workers, say=ranks.first)
+        warm_up_ddp(state, sample)
+        monitor = Monitor(state, order, log, sample, known_loss, on_step, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
-            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer))
+            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer, order))
         if state.validation_due and val_data is not None:
             with result_in_errors(log, state, folder), monitor.paused(), state.weights_to_evaluate():
                 validate(state, val_data, known_loss, monitor, folder, asked)
@@ -337,11 +360,15 @@ def train(
                 if state.validation_due:
                     raise sigterm.exception(folder.where_it_goes_on(state.step))
         end = state.step if state.stopped_early else config.steps  # a run that has stopped early stays as it is
-        stream = batches(train_data, order, state.step, end, **config.loading(device))
+        loading = config.loading(device)
+        if streamed:
+            stream = order.read(state.step, end, loading["pin"])
+        else:
+            stream = batches(train_data, order, state.step, end, **loading)
         with result_in_errors(log, state, folder), monitor, closing(stream):
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
-                if collate:
+                if collate and not streamed:
                     check_batch(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = rows(y, slice(0))
@@ -353,6 +380,8 @@ def train(
                 stop = asked()
                 save_now = folder is not None and (state.due(config.save_every) or stop)
                 check_updates(state, order, train_data, known_loss, watching=log_now or validate_now or save_now)
+                if (log_now or save_now) and isinstance(order, OwnOrder):
+                    order.require_pure(state.step - 1)
                 if log_now:
                     monitor.log_step()
                     stop = asked()  # on_step may take long

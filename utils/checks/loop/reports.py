@@ -105,7 +105,7 @@ def log_holds_no_graph(train: Train) -> None:
     result = problem.run(train, plain_config(log_every=1, val_every=1), val=problem.val)
     tensors = [key for record in result.history for key, value in _flat(record) if isinstance(value, Tensor)]
     assert result.history and not tensors, (
-        f"{len(tensors)} tensors in the history, under {sorted(set(tensors))}: keep loss.item()"
+        f"{len(tensors)} tensors in the history, under {sorted(set(tensors))}: keep the number, by .item()"
     )
 
 

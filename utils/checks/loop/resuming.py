@@ -12,6 +12,7 @@ from utils.checks.toy_problem import (
     EPOCH,
     NotJudged,
     Recording,
+    Returned,
     ToyProblem,
     Train,
     clones,
@@ -72,6 +73,7 @@ def resumes_exactly(train: Train, what: str = "") -> None:
             log = (
                 Path(folder, "killed", "log.jsonl") if checkpoint.find(Path(folder, "killed", "checkpoints")) else None
             )
+            best_in_file = any(Path(folder, "killed").rglob("*best*"))
             lines = log and log.read_text().count("\n")
         made, again = whole.passes, recording.passes
         if not saved:
@@ -84,12 +86,28 @@ def resumes_exactly(train: Train, what: str = "") -> None:
         assert_same_bits(*(clones(p.model.state_dict().values()) for p in (uninterrupted, resumed)), lost, advice)
         if "ema" in RESUMED[name]:
             assert_same_bits(*(_averages(r) for r in (whole, recording)), lost, advice)
+        if not best_in_file:
+            _assert_same_best(whole.result, recording.result, advice)
         if lines is not None:
             one, other = stable_history(whole.result), stable_history(recording.result)
             assert repr(one) == repr(other), f"{lost}: {first_difference(one, other)}: {advice}"
             assert lines == len(one), (
                 f"{lost}: {lines} lines in the log of {len(one)} records: cut off those of later steps"
             )
+
+
+def _assert_same_best(whole: Returned, resumed: Returned, advice: str) -> None:
+    """The best validation and its weights, if the loop returns them."""
+    if "best" in whole:
+        assert repr(whole.best) == repr(resumed.best), (
+            f"best is {resumed.best}, without the kill {whole.best}: {advice}"
+        )
+    weights = whole.best_weights if "best_weights" in whole else None
+    if isinstance(weights, dict):
+        assert resumed.best_weights is not None, f"the resumed run returns no best_weights: {advice}, and them as well"
+        assert_same_bits(
+            [*weights.values()], [*resumed.best_weights.values()], "the resumed run's best_weights", advice
+        )
 
 
 def _averages(recording: Recording) -> list[Tensor]:

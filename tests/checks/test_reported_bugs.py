@@ -9,9 +9,11 @@ import warnings
 from functools import cache
 from itertools import count, cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from helpers.caught import assert_caught
+from right_loops import RIGHT
 
 from utils.checks.any_loop import detectors, examine
 from utils.checks.toy_problem import ToyProblem, plain_config, run_until_killed
@@ -175,11 +177,11 @@ def source_of(style: str) -> str:
     return (LOOPS / f"{style}.py").read_text(encoding="utf-8")
 
 
-def loop_from(source: str):
-    """The `loop` of a file with this text."""
+def loop_from(source: str, loop: str = "loop"):
+    """The loop of a file with this text: the value of this expression in it."""
     names = {"__name__": "a_loop"}
     exec(source, names)
-    return names["loop"]
+    return eval(loop, names)
 
 
 @cache
@@ -199,6 +201,47 @@ def test_a_reported_bug_is_seen(name, style):
     with own_random_streams(0):
         assert_caught(detectors()[BUGS[name][0]], wrong(name, style))
         detectors()[BUGS[name][0]](right(style))
+
+
+# Best weights that are not the best, wherever a loop keeps them: (loop of right_loops.py, right text, wrong text, alarm).
+BEST_KEPT = {
+    "a copy of the last file": (
+        "like torch's ImageNet example",
+        ("is_best, best_loss = test_loss < best_loss,", "is_best, best_loss = True,"),
+        r"the best file are those after step 6, the best were step 2's \(model_best.pth.tar\)",
+    ),
+    "arrays of a flat dict": (
+        "arrays and JSON",
+        ('valid_loss < progress["best"]', 'valid_loss > progress["best"]'),
+        r"the best file are those after step 6, the best were step 2's \(best.npz\)",
+    ),
+    "put back into the model": (
+        "closures",
+        ("if value < best_loss:", "if value < best_loss + 1.5:"),
+        "the loop ends with the weights after step 3, the best were step 2's",
+    ),
+    "the model itself": (
+        "callbacks",
+        ("copy.deepcopy(learner.model)", "learner.model"),
+        "4 of 4 saved tensors are the model's own",
+    ),
+    "its loss alone": (
+        "callbacks",
+        ("self.lowest, self.best_model = value,", "self.lowest, self.best_model = value / 2,"),
+        r"best is {'val_loss': 0.5}",
+    ),
+}
+
+
+@pytest.mark.parametrize("kept", BEST_KEPT)
+def test_the_best_weights_are_looked_for_where_the_loop_keeps_them(kept):
+    name, (old, new), alarm = BEST_KEPT[kept]
+    source = (Path(__file__).parent / "right_loops.py").read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    detector = detectors()["best_weights_are_those_validated"]
+    with own_random_streams(0):
+        detector(RIGHT[name])
+        assert re.search(alarm, str(assert_caught(detector, loop_from(source.replace(old, new), f"RIGHT[{name!r}]"))))
 
 
 # ---- each bug is really there ----------------------------------------------------------------------------------------
@@ -262,67 +305,101 @@ def test_the_right_loop_raises_no_alarm(style):
     assert [verdict for name, verdict in verdicts.items() if not verdict.startswith(("passes", "not judged: "))] == []
 
 
-def code_in(message: str) -> list[str]:
-    """The calls that a message names."""
-    return re.findall(r"[\w.]+\.\w+\((?:[^()]|\(\))*\)", message)
+class Forgotten(NamedTuple):
+    """A line that is not there, or in the wrong place: its alarm names code that the right text has."""
+
+    advice: str
+    detector: str
+    old: str
+    new: str = ""
+    file: str = "loops/functions.py"
+    loop: str = "loop"  # an expression in the names of the file
 
 
-# Lines to forget: (loop, right text, wrong text, detector, what its alarm must advise).
+NO_GRAD, COPY = "with torch.no_grad():\n        for rows", "copy.deepcopy(model.state_dict())"
+OTHERS = "../helpers/other_loops.py"
 FORGOTTEN = (
-    ("loops/functions.py", "    optimizer.zero_grad()\n", "", "gradients_are_fresh", "optimizer.zero_grad()"),
-    (
-        "loops/functions.py",
+    Forgotten("optimizer.zero_grad()", "gradients_are_fresh", "    optimizer.zero_grad()\n"),
+    Forgotten(
+        "optimizer.step()",
+        "steps_have_gradients",
         "    optimizer.step()\n",
         "    optimizer.zero_grad()\n    optimizer.step()\n",
-        "steps_have_gradients",
-        "optimizer.step()",
     ),
-    (
-        "loops/functions.py",
-        "SGD(model.parameters(), lr",
-        "SGD([*model.parameters()][:-1], lr",
-        "steps_have_gradients",
-        "model.parameters()",
+    Forgotten(
+        "model.parameters()", "steps_have_gradients", "SGD(model.parameters(), lr", "SGD([*model.parameters()][:-1], lr"
     ),
-    ("loops/functions.py", "    model.train()\n", "", "trains_in_train_mode", "model.train()"),
-    ("loops/functions.py", "    model.eval()\n", "", "validates_in_eval_mode", "model.eval()"),
-    (
-        "loops/functions.py",
-        "    with torch.no_grad():\n        for rows",
-        "    if True:\n        for rows",
-        "validation_keeps_no_graph",
-        "torch.no_grad()",
-    ),
-    (
-        "loops/functions.py",
-        "copy.deepcopy(model.state_dict())",
-        "model.state_dict()",
-        "best_weights_are_those_validated",
-        "copy.deepcopy(model.state_dict())",
-    ),
-    (
-        "loops/a_class.py",
-        '"optimizer": self.optimizer.state_dict()',
-        '"optimizer": type(self.optimizer)(self.model.parameters(), self.lr, self.momentum).state_dict()',
-        "resumes_exactly: momentum",
+    Forgotten("model.train()", "trains_in_train_mode", "    model.train()\n"),
+    Forgotten("model.eval()", "validates_in_eval_mode", "    model.eval()\n"),
+    Forgotten("torch.no_grad()", "validation_keeps_no_graph", NO_GRAD, "if True:\n        for rows"),
+    Forgotten(".item()", "log_holds_no_graph", "total += value.item()", "total += value"),
+    Forgotten(COPY, "best_weights_are_those_validated", COPY, "model.state_dict()"),
+    Forgotten(
         "optimizer.state_dict()",
+        "resumes_exactly: momentum",
+        '"optimizer": self.optimizer.state_dict()',
+        '"optimizer": torch.optim.SGD(self.model.parameters(), self.lr, self.momentum).state_dict()',
+        "loops/a_class.py",
     ),
-    (
-        "../helpers/other_loops.py",
-        "        scaler.step(optimizer)\n",
-        "        optimizer.step()\n",
-        "loss_scale_leaves_no_trace",
+    Forgotten(
+        "optimizer.step()",
+        "clip_binds",
+        "        norm = nn.utils.clip_grad_norm_(model.parameters(), clip or math.inf)\n        optimizer.step()\n",
+        "        optimizer.step()\n        norm = nn.utils.clip_grad_norm_(model.parameters(), clip or math.inf)\n",
+        "right_loops.py",
+        'RIGHT["functions"]',
+    ),
+    Forgotten(
+        "optimizer.zero_grad()",
+        "frozen_weights_stay",
+        "        optimizer.zero_grad()\n        train_loss.backward()\n",
+        "        optimizer.zero_grad(set_to_none=False)\n        train_loss.backward()\n",
+        "right_loops.py",
+        'RIGHT["like torch\'s ImageNet example"]',
+    ),
+    Forgotten(
+        "shuffle=True",
+        "sorted_data_is_shuffled",
+        "batch_size, shuffle=True):\n            optimizer.zero_grad(set_to_none=False)",
+        "batch_size):\n            optimizer.zero_grad(set_to_none=False)",
+        "right_loops.py",
+        'RIGHT["a generator"]',
+    ),
+    Forgotten(
         "scaler.step(optimizer)",
+        "loss_scale_leaves_no_trace",
+        "        scaler.step(optimizer)\n        scaler.update()\n",
+        '        if precision == "fp16":\n            optimizer.step()\n'
+        "        else:\n            scaler.step(optimizer)\n            scaler.update()\n",
+        OTHERS,
+        'STYLES["a step that GradScaler skips"]',
     ),
-    (
-        "../helpers/other_loops.py",
+    Forgotten(
+        "scaler.unscale_(optimizer)",
+        "clip_sees_unscaled_gradients",
         "        self.scaler.unscale_(self.optimizer)\n",
         "",
-        "clip_sees_unscaled_gradients",
-        "scaler.unscale_(optimizer)",
+        OTHERS,
+        'STYLES["a class with a file of its own"]',
+    ),
+    Forgotten(
+        "torch.autocast",
+        "precision_takes_effect",
+        '        with torch.autocast("cpu", DTYPES.get(self.precision), enabled=self.precision in DTYPES):\n',
+        "        if True:\n",
+        OTHERS,
+        'STYLES["a class with a file of its own"]',
     ),
 )
 
 
-@pytest.mark.parametrize(("file", "old", "new", "detector", "advice"), FORGOTTEN, ids=[row[3] for row in FORGOTTEN])
-def test_an_alarm_advises_the_line_that_was_forgotten(file, old, new, detector, advice): ...
+@pytest.mark.parametrize("line", FORGOTTEN, ids=[f"{line.advice} {line.detector}" for line in FORGOTTEN])
+def test_an_alarm_names_the_line_that_was_forgotten_and_with_it_there_is_none(line):
+    right_source = (Path(__file__).parent / line.file).read_text(encoding="utf-8")
+    assert right_source.count(line.old) == 1 and line.advice in line.old.replace("self.", "")
+    right_loop, wrong_loop = (
+        loop_from(source, line.loop) for source in (right_source, right_source.replace(line.old, line.new))
+    )
+    with own_random_streams(0):
+        assert line.advice in str(assert_caught(detectors()[line.detector], wrong_loop))
+        detectors()[line.detector](right_loop)

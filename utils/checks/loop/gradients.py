@@ -19,6 +19,7 @@ from utils.checks.toy_problem import (
     ToyProblem,
     Train,
     clones,
+    needs,
     norm_of,
     plain_config,
     record_run,
@@ -94,8 +95,8 @@ def accumulation_equals_big_batch(train: Train) -> None:
         )
         error = relative_error(step.gradients, problem.gradient(step.weights, step.x))
         assert error < ROUNDED_SHARE, (
-            f"{len(step.x)} examples in micro-batches of {step.sizes}: relative error {error:.3g}: divide the sum of each "
-            "micro-batch's losses by the number of targets in the whole batch"
+            f"{len(step.x)} examples in micro-batches of {step.sizes}: relative error {error:.3g}: clear the gradients "
+            "before the first of them alone, and divide the sum of each one's losses by the targets of the whole batch"
         )
 
 
@@ -105,6 +106,7 @@ def accumulation_counts_tokens(train: Train) -> None:
     Texts of 1 to 7 targets. Catches micro-batches weighted by their number of examples, or all equally; texts of equal
     length would hide both.
     """
+    needs(train, "loss")  # for outputs (B, T, K)
     problem = ToyProblem(tokens=True, dtype=torch.float64)
     for step in record_run(train, problem, plain_config(accumulation=4)).steps:
         error = relative_error(step.gradients, problem.gradient(step.weights, step.x))

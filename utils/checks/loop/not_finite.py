@@ -29,7 +29,7 @@ def nonfinite_never_reaches_the_weights(train: Train, log_every: int = 1) -> Non
         return
     assert_finite(bad.model)
     raise AssertionError(
-        "the loss of step 3 was NaN, but nothing was raised: raise FloatingPointError before optimizer.step() if the "
+        "the loss of step 3 was NaN, but nothing was raised: raise FloatingPointError before the step if the "
         "gradient's norm is not finite"
     )
 

@@ -9,7 +9,18 @@ from torch import Tensor
 
 from utils.checks.loop.clipping_and_precision import CLIP
 from utils.checks.loop.comparing import logged, validations
-from utils.checks.toy_problem import BATCH, EPOCH, ToyProblem, Train, clones, norm_of, plain_config, record_run
+from utils.checks.toy_problem import (
+    BATCH,
+    EPOCH,
+    ToyProblem,
+    Train,
+    clones,
+    needs,
+    norm_of,
+    options,
+    plain_config,
+    record_run,
+)
 from utils.loop.log import MEASURED
 
 
@@ -20,9 +31,11 @@ def reported_losses_count_targets(train: Train) -> None:
     divided or never cleared. Short last batches and texts of 1 to 7 targets, because equal batches would hide it. The
     learning rate is so small that the weights do not change: the logged loss of two steps is that of their examples.
     """
+    needs(train, "loss")  # for outputs (B, T, K)
     problem = ToyProblem(tokens=True)
     weights = clones(problem.model.parameters())
-    config = plain_config(lr=1e-30, log_every=2, val_every=EPOCH, val_batch_size=BATCH, accumulation=3)
+    size = options(train, val_batch_size=BATCH)
+    config = plain_config(lr=1e-30, log_every=2, val_every=EPOCH, accumulation=3, **size)
     recording = record_run(train, problem, config, val=problem.val)
     tolerance = recording.tolerance(1e-5)
     for before, end, record in logged(recording, "loss"):

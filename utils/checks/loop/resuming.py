@@ -104,7 +104,7 @@ def _assert_same_best(whole: Returned, resumed: Returned, advice: str) -> None:
         )
     weights = whole.best_weights if "best_weights" in whole else None
     if isinstance(weights, dict):
-        assert resumed.best_weights is not None, f"the resumed run returns no best_weights: {advice}, and them as well"
+        assert resumed.best_weights is not None, "the resumed run returns no best_weights: save them, and load them"
         assert_same_bits(
             [*weights.values()], [*resumed.best_weights.values()], "the resumed run's best_weights", advice
         )

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,8 +38,11 @@ def rate_follows_schedule(train: Train) -> None:
     falling = [end + (1 - end) * (1 + math.cos(math.pi * t / (12 - warmup))) / 2 for t in range(12 - warmup)]
     expected = [0.1 * share for share in [*((t + 1) / 3 for t in range(warmup)), *falling]]
     for group, rates in enumerate(zip(*used, strict=True)):
-        assert len(rates) == 12 and np.allclose(rates, expected, rtol=0, atol=1e-9), (
-            f"group {group} of the parameters: rates used {np.round(rates, 5)}, planned {np.round(expected, 5)}: "
+        assert len(rates) == 12, f"the loop makes {len(rates)} steps, not 12: count the steps over all epochs"
+        wrong = [t for t in range(12) if not math.isclose(rates[t], expected[t], rel_tol=0, abs_tol=1e-9)]
+        assert not wrong, (
+            f"step {wrong[0] + 1} uses the rate {rates[wrong[0]]:.4g}, planned is {expected[wrong[0]]:.4g} "
+            f"({len(wrong)} of 12 steps are wrong), for group {group} of the parameters: "
             "step the schedule once after each optimizer.step(), for all groups"
         )
 

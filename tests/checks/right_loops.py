@@ -522,6 +522,60 @@ def by_epochs(model, data, val, loss, steps, batch_size, lr, optimizer, accumula
     return SimpleNamespace(history=history)
 
 
+# ---- whole models in files, by pickle; SAM, whose second gradient is that of other weights; an update by hand -------------
+
+
+@adapt
+def with_whole_models(model, data, val, loss, run, steps, batch_size, lr, val_every):
+    optimizer, lowest, done = SGD(model.parameters(), lr), math.inf, 0
+    while done < steps:
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+            done += 1
+            if val is not None and val_every and done % val_every == 0:
+                value = mean_over(model, val, loss)
+                if run and value < lowest:
+                    Path(run).mkdir(parents=True, exist_ok=True)
+                    torch.save(model, Path(run, "best_model.pth"))
+                lowest = min(lowest, value)
+            if done == steps:
+                break
+    if run and Path(run, "best_model.pth").exists():
+        model.load_state_dict(torch.load(Path(run, "best_model.pth"), weights_only=False).state_dict())
+
+
+@adapt
+def sharpness_aware(model, data, loss, steps, batch_size, lr):
+    optimizer = SGD(model.parameters(), lr)
+    for _ in range(steps // math.ceil(len(data) / batch_size)):
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            before = [p.detach().clone() for p in model.parameters()]
+            loss(model(x), y).backward()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p += 0.05 * p.grad
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            with torch.no_grad():
+                for p, w in zip(model.parameters(), before, strict=True):
+                    p.copy_(w)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@adapt
+def by_hand(model, data, steps, batch_size, lr):
+    for _ in range(math.ceil(steps * batch_size / len(data))):
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= lr * p.grad
+
+
 RIGHT = {
     "functions": with_functions,
     "like torch's ImageNet example": like_imagenet,
@@ -533,4 +587,7 @@ RIGHT = {
     "callbacks": with_callbacks,
     "all is fixed": all_fixed,
     "by epochs": by_epochs,
+    "whole models": with_whole_models,
+    "SAM": sharpness_aware,
+    "by hand": by_hand,
 }

@@ -92,13 +92,14 @@ JUDGED = {
     },
     "callbacks": {"best_weights_are_those_validated", "logged_norm_is_before_clipping", "clip_binds"},
     "all is fixed": set(),
+    "whole models": {"best_weights_are_those_validated"},
     "by epochs": {"updates_follow_their_rule", "validates_in_eval_mode", "accumulation_equals_big_batch"},
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", JUDGED)
 def test_a_right_loop_that_keeps_things_its_own_way_raises_no_alarm(name, seed, monkeypatch):
     monkeypatch.setattr(toy_problem, "SEED", seed)
     verdicts = examine(RIGHT[name])
@@ -107,6 +108,23 @@ def test_a_right_loop_that_keeps_things_its_own_way_raises_no_alarm(name, seed, 
     assert raised == ({"loss_scale_leaves_no_trace", "precision_takes_effect"} if name == "closures" else set())
     passed = {detector for detector, verdict in verdicts.items() if verdict == "passes"}
     assert passed >= ALWAYS | JUDGED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("SAM", "the loop makes several forward passes of a batch in a step, with other weights"),
+        ("by hand", "the loop moves the weights without an optimizer of torch.optim, whose steps the detectors read"),
+    ],
+)
+def test_a_right_loop_whose_steps_cannot_be_read_is_not_judged(name, why):
+    verdicts = examine(RIGHT[name])
+    assert verdicts["gradients_are_fresh"] == verdicts["steps_have_gradients"] == f"not judged: {why}"
+    assert all(verdict == "passes" or verdict.startswith("not judged: ") for verdict in verdicts.values())
+
+
+def test_each_right_loop_is_examined():
+    assert RIGHT.keys() == JUDGED.keys() | {"SAM", "by hand"}
 
 
 @pytest.mark.nightly
@@ -452,6 +470,17 @@ def test_an_optimizer_that_calls_its_closure_many_times_is_not_judged():
 
     with pytest.raises(NotJudged, match="LBFGS"):
         check.gradients_are_fresh(loop)
+
+
+def test_a_loop_that_never_steps_is_an_alarm():
+    @adapt
+    def loop(model, data, loss, steps, batch_size, lr):
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            loss(model(x), y).backward()
+
+    assert "make one of model.parameters(), and call optimizer.step()" in str(
+        assert_caught(check.gradients_are_fresh, loop)
+    )
 
 
 def test_a_step_without_a_forward_pass_is_an_alarm():

@@ -103,11 +103,11 @@ class ToyProblem:
             make = _texts if tokens else _points
             self.data, self.val = make(+1, dtype, draws), make(-1, dtype, draws)
             if tokens:
-                self.model = nn.Sequential(nn.Embedding(2 * EXAMPLES + 1, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+                self.model = _Model(nn.Embedding(2 * EXAMPLES + 1, 6), nn.Tanh(), nn.Linear(6, CLASSES))
             else:
                 middle = [nn.BatchNorm1d(8)] if norm else []
                 middle += [nn.Tanh()] + ([nn.Dropout(dropout)] if dropout else [])
-                self.model = nn.Sequential(
+                self.model = _Model(
                     _Noise() if noise else nn.Identity(), nn.Linear(4, 8), *middle, nn.Linear(8, CLASSES)
                 )
             self.model.to(dtype)
@@ -213,6 +213,18 @@ class _Drawing(Dataset):
     def __getitem__(self, i: int):
         draws = torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002  (the global stream)
         return torch.cat([self.x[i, :1], torch.tensor(draws) + self.y[i]]), self.y[i]
+
+
+class _Model(nn.Sequential):
+    """Hooks go with a copy in memory, and are left out of a file: those of the recording cannot be pickled."""
+
+    def __deepcopy__(self, memo: dict) -> "_Model":
+        copied = _Model()
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {name: type(hooks)() for name, hooks in self.__dict__.items() if name.endswith("_hooks")}
 
 
 class _Noise(nn.Module):
@@ -348,6 +360,9 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
             if all_finite(gradients) and recording.spoiled < len(recording.forwards):
                 del recording.forwards[: recording.spoiled]  # of a step that was skipped by not calling the optimizer
             x, modes, weights = zip(*recording.forwards, strict=True)
+            ids = problem.ids(torch.cat(x))
+            if len(ids.unique()) < len(ids) and not all(map(torch.equal, weights[0], weights[-1])):
+                raise NotJudged("the loop makes several forward passes of a batch in a step, with other weights")
             recording.forwards.clear()
             recording.spoiled = 0
             stepped.clear()
@@ -378,7 +393,14 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
     finally:
         for handle in handles:
             handle.remove()
-    assert recording.steps, "the loop never stepped an optimizer over the model's parameters"
+    if not recording.steps and not all(map(torch.equal, parameters, problem.initial_model.parameters())):
+        raise NotJudged(
+            "the loop moves the weights without an optimizer of torch.optim, whose steps the detectors read"
+        )
+    assert recording.steps, (
+        "the loop never stepped an optimizer over the model's parameters: make one of model.parameters(), and call "
+        "optimizer.step()"
+    )
     return recording
 
 

@@ -879,6 +879,7 @@ def _(right, state, val_loss):
 # ---- resuming --------------------------------------------------------------------------------------------------------
 
 resumed_without(23, "the optimizer's state", resumes["optimizer"], "optimizer")
+resumed_without(None, "the momentum", resumes["momentum"], "optimizer")
 resumed_without(24, "the random streams", resumes["random streams"], "rng")
 resumed_without(None, "BatchNorm's running mean", resumes["BatchNorm statistics"], "model", "2.running_mean")
 resumed_without(None, "NumPy's stream", resumes["random streams"], "rng", "numpy")

@@ -112,6 +112,14 @@ def test_differences_leave_out_what_only_watches():
     assert differences(old | {"gone": 1}, Config()) == ["gone: 1 → None"]
 
 
+def test_differences_leave_out_what_errors_tell_to_change_in_the_same_run():
+    """Micro-batches that fit into memory, and steps that are left out; the other way the steps made would be others."""
+    old = {field.name: field.default for field in fields(Config)}
+    assert differences(old, Config(accumulation=4, nonfinite="skip", max_skips=99)) == []
+    old |= {"accumulation": 4, "nonfinite": "skip", "max_skips": 99}
+    assert differences(old, Config()) == ["accumulation: 4 → 1", "nonfinite: 'skip' → 'raise'", "max_skips: 99 → 16"]
+
+
 # ---- data and model -------------------------------------------------------------------------------------------------
 
 

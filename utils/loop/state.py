@@ -251,6 +251,7 @@ class State:
         progress = {FORMER_NAMES.get(name, name): value for name, value in saved["progress"].items()}
         for name in PROGRESS:
             setattr(self, name, progress.get(name, getattr(self, name)))
+        self.n_micro_batches = max(self.n_micro_batches, self.config.accumulation)
         rank = self.ranks.rank
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
         streams = [saved["rng"], *saved.get("rng_of_other_ranks", [])]

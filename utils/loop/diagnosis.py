@@ -117,9 +117,11 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
     look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
     examples = format_indices(order.batch(step))
+    in_data = what.startswith(("the input", "the target"))
+    smaller_steps = "" if in_data or step == 0 else ", lower lr or set clip"
     return (
         f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
-        f"before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"before it. Look at {look_at}{smaller_steps}; nonfinite='skip' continues without such steps"
     )
 
 
@@ -220,8 +222,8 @@ def require_finite(state: State) -> None:
     if state.ranks.any(not all_finite(to_local(state.parameters))):
         raise FloatingPointError(
             f"a weight is not finite after step {state.step}: a finite gradient caused too large an update (lr "
-            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
-            "what was saved before is finite, and may be large already"
+            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start a new "
+            "run: what was saved before is finite, and may be large already"
         )
     bad = [name for name in state.finite_buffers if not all_finite([state.model.get_buffer(name)])]
     if bad := state.ranks.of_first(bad):

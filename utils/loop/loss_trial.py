@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +46,7 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tensor, y: Tensor, labels: Tens
     if not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3):
         raise ValueError(
             f"the loss is a mean ({total:.4g} for {len(y)} examples, {twice:.4g} for the same twice over): return the sum "
-            f'over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, is_pair)}'
+            f'over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, labels, is_pair)}'
         )
     difference = _difference(loss, outputs, y, what)
     if is_pair:
@@ -54,14 +55,14 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tensor, y: Tensor, labels: Tens
         if outputs.shape != y.shape and outputs.numel() == y.numel():
             raise ValueError(
                 f"outputs and targets differ in shape, and the loss pairs every output with every target ({difference}; "
-                f"{what}): give both one shape, outputs.squeeze(-1) say"
+                f"{what}){ONE_SHAPE}"
             )
         raise ValueError(
-            f"the loss is not a sum over the targets ({difference}; {what}). Say whether it is a sum over the examples:"
-            f"{_lines('', 'len(targets)')}\nor their mean:{_lines(' * len(targets)', 'len(targets)')}"
+            f"the loss is not a sum over the targets ({difference}; {what}). Say what it is by loss=pair, a sum over the "
+            f"examples:{_lines('', 'len(targets)')}\nor their mean:{_lines(' * len(targets)', 'len(targets)')}"
         )
     _require_sum_over_entries(loss, outputs, y, total, what)
-    _require_cost_of_all(loss, outputs, y, labels, total, what)
+    _require_cost_of_all(loss, outputs, y, labels, what)
     return True
 
 
@@ -107,8 +108,7 @@ def _difference(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> str | None
     batches = [y]
     mark = math.nan if y.is_floating_point() else IGNORE if y.dtype.is_signed and y.device.type == "cpu" else None
     if mark is not None:
-        with_gap = y.clone()
-        with_gap.view(-1)[0] = mark
+        with_gap = _with_gap(y, mark)
         batches += [with_gap] * math.isfinite(_loss_of(loss, outputs, with_gap) or math.nan)
     for batch in batches:
         total, count = _sum_and_count(loss, outputs, batch, what)
@@ -120,6 +120,15 @@ def _difference(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> str | None
         if not math.isclose(count, sum(counts), rel_tol=1e-5, abs_tol=1e-9):
             return f"a count of {count:g} for {len(y)} examples, but {counts[0]:g} and {counts[1]:g} for their halves"
     return None
+
+
+def _with_gap(y: Tensor, mark: float) -> Tensor:
+    """The targets with a mark, as of a missing one, in place of the first that has none."""
+    with_gap = y.clone()
+    entries = with_gap.view(-1)
+    unmarked = (~entries.isnan() if math.isnan(mark) else entries.ne(mark)).nonzero()
+    entries[unmarked[:1]] = mark
+    return with_gap
 
 
 def _sum_and_count(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> tuple[float, float]:
@@ -156,7 +165,7 @@ def _require_sum_over_entries(loss: Loss, outputs: Tensor, y: Tensor, total: flo
         if not any(_adds_up_along(loss, outputs, y, axis, c, total) for c in _class_axes(outputs, y)):
             raise ValueError(
                 f"the loss is not a sum over the {y[0].numel()} targets of each example: cut along axis {axis} of the "
-                f"targets, its parts do not add up ({what}). Say what to divide by, if it is a sum over examples:"
+                f"targets, its parts do not add up ({what}). Say what to divide by: loss=pair, if it is a sum over examples:"
                 f"{_lines('', 'len(targets)')}"
             )
 
@@ -177,14 +186,29 @@ def _adds_up_along(loss: Loss, outputs: Tensor, y: Tensor, axis: int, class_axis
     return None not in parts and math.isclose(sum(parts), total, rel_tol=1e-4, abs_tol=1e-6)
 
 
-def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, total: float, what: str) -> None:
+def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> None:
     """Targets that cost nothing whatever the outputs, padding or gaps, would be counted all the same."""
+    if uncounted := _uncounted(loss, outputs, y, labels):
+        value, count = uncounted
+        raise ValueError(
+            f"targets that are {value} cost nothing, but would be counted ({what}). Say what to divide by: loss=pair, if "
+            f"they do not count:{_lines('', count)}"
+        )
+
+
+def _uncounted(
+    loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, is_mean: bool = False
+) -> tuple[object, str] | None:
+    """A value of targets that the loss leaves out, and how to count the others; None if there is none.
+
+    Targets of that value alone cost nothing, or their mean is that of nothing: NaN.
+    """
     if y.is_floating_point():
-        with_gap = y.clone()
-        with_gap.view(-1)[0] = math.nan
-        rest = _loss_of(loss, outputs, with_gap)
-        if rest is not None and math.isfinite(rest) and rest != total:  # equal: the loss looks at no target
-            raise ValueError(_costs_nothing("NaN", "(~targets.isnan()).sum()", what))
+        whole = y.nan_to_num()
+        rest = _loss_of(loss, outputs, _with_gap(whole, math.nan))
+        # The same as of all of them: the loss looks at no target.
+        if rest is not None and math.isfinite(rest) and rest != _loss_of(loss, outputs, whole):
+            return "NaN", "(~targets.isnan()).sum()"
     values, times = labels.flatten()[:SAMPLE].unique(return_counts=True)
     values = values[times.argsort(descending=True)[:MOST_FREQUENT]].tolist()
     axes = [axis for axis in _class_axes(outputs, y) if axis is not None]
@@ -196,45 +220,48 @@ def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor,
     for value in dict.fromkeys(values):
         if (axes and value == IGNORE) or math.isnan(value):
             continue
-        if _loss_of(loss, outputs, torch.full_like(y, value)) == 0:
-            raise ValueError(_costs_nothing(value, f"targets.ne({value}).sum()", what))
-
-
-def _costs_nothing(value: object, count: str, what: str) -> str:
-    return (
-        f"targets that are {value} cost nothing, but would be counted ({what}). Say what to divide by; if they do not "
-        f"count:{_lines('', count)}"
-    )
+        cost = _loss_of(loss, outputs, torch.full_like(y, value))
+        if cost == 0 or (is_mean and cost is not None and math.isnan(cost)):
+            return value, f"targets.ne({value}).sum()"
+    return None
 
 
 # ---- the lines that say it -------------------------------------------------------------------------------------------
 
 
+ONE_SHAPE = """. Give both one shape, by loss=one_shape say:
+    from utils.loop.metrics import sum_and_count
+    def one_shape(outputs, targets):
+        return sum_and_count(loss, outputs.reshape(targets.shape), targets)"""
+
+
 def _lines(times: str, count: str) -> str:
     return f"""
     def pair(outputs, targets):
-        return loss(outputs, targets){times}, {count}
-    train(model, data, config=config, loss=pair)"""
+        return loss(outputs, targets){times}, {count}"""
 
 
-def _lines_for_a_mean(loss: Callable, outputs: Tensor, y: Tensor, is_pair: bool) -> str:
-    for function, module in MODULES.items():
-        if loss is function:
-            return (
-                f". Or pass torch's module:\n    train(model, data, config=config, loss=torch.nn.{module.__name__}())"
-            )
+def _lines_for_a_mean(loss: Callable, outputs: Tensor, y: Tensor, labels: Tensor, is_pair: bool) -> str:
+    function, settings = (loss.func, "**loss.keywords") if isinstance(loss, partial) and not loss.args else (loss, "")
+    for known_function, module in MODULES.items():
+        if function is known_function:
+            return f". Or pass torch's module, loss=torch.nn.{module.__name__}({settings})"
     if is_pair:
-        return """. Or of a mean over what the count counts:
+        return """. Or pass loss=pair, if it is the mean over what the count counts:
     def pair(outputs, targets):
         mean, count = loss(outputs, targets)
-        return mean * count, count
-    train(model, data, config=config, loss=pair)"""
+        return mean * count, count"""
+    say = ". Or say what it is the mean of, by loss=pair:"
     axes = _class_axes(outputs, y)
-    if axes and axes != [None] and y.dtype == torch.int64:  # the mean of no label is NaN
-        return f""". Or say what it is the mean of:
+    are_labels = axes and axes != [None] and y.dtype == torch.int64
+    _, count = _uncounted(loss, outputs, y, labels, is_mean=True) or (
+        IGNORE,
+        f"targets.ne({IGNORE}).sum()" if are_labels else None,
+    )
+    if count:  # the mean of no target is NaN
+        return f"""{say}
     def pair(outputs, targets):
-        count = targets.ne({IGNORE}).sum()
-        return torch.where(count > 0, loss(outputs, targets) * count, 0 * outputs.sum()), count
-    train(model, data, config=config, loss=pair)"""
+        count = {count}
+        return torch.where(count > 0, loss(outputs, targets) * count, 0 * outputs.sum()), count"""
     count = "targets.numel()" if axes == [None] else "len(targets)"
-    return f". Or say what it is the mean of:{_lines(f' * {count}', count)}"
+    return f"{say}{_lines(f' * {count}', count)}"

@@ -24,7 +24,9 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
-        raise ValueError("the model has no parameter with requires_grad=True: there is nothing to train")
+        raise ValueError(
+            "the model has no parameter that trains: free all by model.requires_grad_(True), or some of its modules so"
+        )
     for dtype, precision in HALF.items():
         if any(p.dtype == dtype for p in trained):
             raise ValueError(
@@ -136,11 +138,18 @@ def optimizer_from(
     Raises ValueError unless it is an optimizer over exactly the parameters of `model` that train, and if `config` has a
     setting that no group has.
     """
-    optimizer = factory(model)
+    try:
+        optimizer = factory(model)
+    except TypeError as error:
+        if call := call_with_parameters(factory):
+            raise ValueError(
+                f"the optimizer is called with the model, not with parameters: pass optimizer=lambda model: {call}"
+            ) from error
+        raise
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(
-            f"the optimizer is {optimizer!r}: pass a function of the model that returns a torch.optim.Optimizer:\n"
-            "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))"
+            f"the function that makes the optimizer has returned {optimizer!r}: it must return a torch.optim.Optimizer (is "
+            "its return missing?)"
         )
     in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in in_groups]
@@ -173,6 +182,16 @@ def optimizer_from(
     if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
         leave_out_blocked_steps(optimizer)
     return optimizer
+
+
+def call_with_parameters(factory: Callable) -> str | None:
+    """How the class of an optimizer, or a partial of it, is called; None for any other function."""
+    kind = getattr(factory, "func", factory)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        return None
+    name = f"torch.optim.{kind.__name__}" if kind.__module__.startswith("torch.optim.") else kind.__name__
+    settings = "".join(f", {name}={value!r}" for name, value in getattr(factory, "keywords", {}).items())
+    return f"{name}(model.parameters(){settings})"
 
 
 def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:

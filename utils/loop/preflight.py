@@ -16,10 +16,10 @@ from utils.data.order import Order, first_examples
 from utils.device import autocast, own_random_streams
 from utils.distributed.parallel import warm_up_buckets
 from utils.distributed.ranks import Ranks
-from utils.loop.config import Config
+from utils.loop.config import CHOICES, Config
 from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
-from utils.loop.loss_trial import adds_up_through_the_model, reads_the_model, try_loss
+from utils.loop.loss_trial import ONE_SHAPE, adds_up_through_the_model, reads_the_model, try_loss
 from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
 from utils.loop.state import State
 
@@ -45,9 +45,18 @@ def check_arguments(
         raise ValueError(f"config is {config!r}: pass a Config")
     if not callable(loss):
         raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
+    if isinstance(loss, type) and issubclass(loss, nn.Module):
+        raise ValueError(f"the loss is a class: make an object of it, loss={name_in_torch(loss)}()")
+    if isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(
+            f"optimizer is an object, {type(optimizer).__name__}: pass a function of the model that returns one, "
+            "optimizer=lambda model: optimizer"
+        )
+    if isinstance(optimizer, str) and optimizer in CHOICES["optimizer"]:
+        raise ValueError(f"optimizer is {optimizer!r}, a setting: pass Config(optimizer={optimizer!r})")
     for name, function in {"optimizer": optimizer, "on_log": on_log}.items():
-        if function is not None and (not callable(function) or isinstance(function, torch.optim.Optimizer)):
-            raise ValueError(f"{name} is {function!r}: {ADVICE[name]}")
+        if function is not None and not callable(function):
+            raise ValueError(f"{name} is {function!r}: pass a function of {TAKES[name]}")
     if not isinstance(progress, bool):
         raise ValueError(f"progress is {progress!r}: it must be True or False")
     for name, number in {"dollars_per_hour": dollars_per_hour, "peak_flops": peak_flops}.items():
@@ -62,11 +71,7 @@ def check_arguments(
         )
 
 
-ADVICE = {
-    "optimizer": "pass a function that makes one, since the model may be moved before:\n"
-    "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))",
-    "on_log": "pass a function of (record, model)",
-}
+TAKES = {"optimizer": "the model that returns a torch.optim.Optimizer", "on_log": "(record, model)"}
 
 
 def check_wrapped(model: nn.Module) -> None:
@@ -78,9 +83,8 @@ def check_wrapped(model: nn.Module) -> None:
         )
     if hasattr(model, "_orig_mod"):
         raise ValueError(
-            "the model is wrapped by torch.compile, which renames its weights: compile it in place, or have it compiled:\n"
-            "    model.compile()  # with options of your own, in place of model = torch.compile(model)\n"
-            "    train(model, data, config=Config(compile=True))"
+            "the model is wrapped by torch.compile, which renames its weights: pass model._orig_mod, compiled by "
+            "Config(compile=True) or, with options of your own, by model._orig_mod.compile() before"
         )
 
 
@@ -89,7 +93,8 @@ def check_values(model: nn.Module) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or tensor.is_meta:
             raise ValueError(
-                f"{name} of the model has no values yet: call a lazy model once, move one on meta by to_empty"
+                f"{name} of the model has no values yet: call a lazy model once; give one on meta memory by "
+                "to_empty(device='cpu'), and load its weights"
             )
     statistics = [b for module in model.modules() if isinstance(module, _BatchNorm) for b in module.buffers()]
     finite = {id(p) for p in model.parameters() if p.requires_grad} | {id(b) for b in statistics}
@@ -175,9 +180,16 @@ def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> Non
     with without_a_trace(state.model), torch.no_grad(), state.autocast:
         attempt(
             lambda: state.model(x),
-            "a micro-batch of one example would come up, which BatchNorm cannot train on: set drop_last, or another "
-            f"batch_size than {config.batch_size} or accumulation than {config.accumulation}",
+            "a micro-batch of one example would come up, which BatchNorm cannot train on: "
+            + larger_micro_batches(order, config),
         )
+
+
+def larger_micro_batches(order: Order, config: Config) -> str:
+    """What makes micro-batches of one example larger: to leave out the short last batch helps if no other has one."""
+    if order.smallest_micro_batch(1, config.accumulation) > 1:
+        return f"leave out the short last batch by drop_last=True, or take another batch_size than {config.batch_size}"
+    return f"take a larger batch_size than {config.batch_size}, or a smaller accumulation than {config.accumulation}"
 
 
 def _targets(data: Dataset, first: Tensor) -> Tensor:
@@ -217,7 +229,7 @@ def check_lengths(x: Tensor, y: Tensor, examples: int, name: str = "the data") -
     )
 
 
-BATCH_FIRST = """. Where time comes first:
+BATCH_FIRST = """. Where time comes first, pass BatchFirst(model) and collate=batch_first:
     def batch_first(examples):
         x, y = collate(examples)
         return x.transpose(0, 1), y.transpose(0, 1)
@@ -226,8 +238,7 @@ BATCH_FIRST = """. Where time comes first:
             super().__init__()
             self.model = model
         def forward(self, x):
-            return self.model(x.transpose(0, 1)).transpose(0, 1)
-    train(BatchFirst(model), data, config=config, collate=batch_first)"""
+            return self.model(x.transpose(0, 1)).transpose(0, 1)"""
 
 
 def check_parts(state: State) -> None:
@@ -237,7 +248,7 @@ def check_parts(state: State) -> None:
         return
     asked = f"accumulation is {config.accumulation}" if config.accumulation > 1 else f"there are {world} ranks"
     raise ValueError(
-        f"{asked}, but {NOT_ADDITIVE}. Train it with accumulation=1 in one process, on batches that fit into memory. A "
+        f"{asked}, but {NOT_ADDITIVE}. Train it with accumulation=1, in one process, on batches that fit into memory. A "
         "penalty that is added once for a batch can be made to add up: times the number of targets"
     )
 
@@ -319,8 +330,7 @@ def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Ten
             state.additive &= try_loss(loss, isinstance(value, tuple), outputs.detach(), y, labels, what)
     elif recognised.class_axis is None and outputs.dim() != y.dim() and outputs.numel() == y.numel():
         raise ValueError(
-            f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}): give both "
-            "one shape, outputs.squeeze(-1) say"
+            f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}){ONE_SHAPE}"
         )
 
 
@@ -357,12 +367,15 @@ def check_parameters(state: State, loss: Loss, total: Tensor) -> None:
         names = {id(p): name for name, p in named}
         name = names.get(id(own[0]), f"of shape {tuple(own[0].shape)}")
         raise ValueError(
-            f"the loss has a parameter of its own ({name}), which no step would move: make it one of the model's (or, with "
-            "fsdp, use it in the model's forward):\n"
-            "    for name, parameter in loss.named_parameters():\n"
-            '        model.register_parameter("loss_" + name.replace(".", "_"), parameter)\n'
-            "    train(model, data, config=config, loss=loss)"
+            f"the loss has a parameter of its own ({name}), which no step would move: make it one of the model's (and, on "
+            f"several ranks, use it in the model's forward){PARAMETERS if isinstance(loss, nn.Module) else PARAMETER}"
         )
+
+
+PARAMETERS = """:
+    for name, parameter in loss.named_parameters():
+        model.register_parameter("loss_" + name.replace(".", "_"), parameter)"""
+PARAMETER = ", model.temperature = torch.nn.Parameter(temperature) say, and let the loss read it there"
 
 
 def leaves(total: Tensor) -> Iterator[Tensor]:
@@ -378,11 +391,10 @@ def leaves(total: Tensor) -> Iterator[Tensor]:
         nodes += [following for following, _ in node.next_functions]
 
 
-FLAT = """. Where they are the last:
+FLAT = """. Where they are the last, pass loss=flat:
     from utils.loop.metrics import sum_and_count
     def flat(outputs, targets):
-        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())
-    train(model, data, config=config, loss=flat)"""
+        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())"""
 
 
 def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor, labels: Tensor, what: str) -> None:
@@ -392,21 +404,20 @@ def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor,
         if isinstance(loss, nn.CrossEntropyLoss) and y.is_floating_point():
             return  # soft targets
         raise ValueError(
-            f"cross-entropy needs class indices of dtype int64 ({what}): call .long(), or pass another loss"
+            f"cross-entropy needs class indices of dtype int64 ({what}): {instead_of_classes(y, outputs, labels)}"
         )
     if outputs.dim() != y.dim() + 1 or outputs.movedim(axis, -1).shape[:-1] != y.shape:
         place = "their last" if axis in (-1, outputs.dim() - 1) else f"axis {axis}"
         classes_last = axis == 1 and outputs.shape[:-1] == y.shape
         raise ValueError(
-            f"outputs must have one axis more than targets, the classes, as {place} ({what}){FLAT if classes_last else ''}"
+            f"outputs must have one axis more than targets, the classes, as {place} ({what})"
+            f"{FLAT if classes_last else fewer_axes(y, outputs)}"
         )
     if loss is UNSAID_LOSS and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
         raise ValueError(
-            f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}). Say which, axis 1:\n"
-            "    train(model, data, config=config, loss=torch.nn.CrossEntropyLoss())\n"
-            "or the last:\n"
-            "    from utils.loop.metrics import cross_entropy_sum\n"
-            "    train(model, data, config=config, loss=cross_entropy_sum)"
+            f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}): say axis 1 by "
+            "loss=torch.nn.CrossEntropyLoss(), or the last by loss=cross_entropy_sum:\n"
+            "    from utils.loop.metrics import cross_entropy_sum"
         )
     if not labels.numel():
         raise ValueError(f"there is not one target ({what})")
@@ -415,6 +426,32 @@ def check_classes(loss: Loss, recognised: KnownLoss, y: Tensor, outputs: Tensor,
         raise ValueError(
             f"label {largest} is out of range for {classes} classes ({what}): widen the model or fix the labels"
         )
+
+
+def name_in_torch(kind: type) -> str:
+    """What a reader calls a module's class; torch's are in torch.nn."""
+    return f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else kind.__name__
+
+
+def instead_of_classes(y: Tensor, outputs: Tensor, labels: Tensor) -> str:
+    """What to do with targets that are not int64."""
+    if y.is_floating_point() and y.shape == outputs.shape:
+        return (
+            "pass a loss for numbers, loss=torch.nn.MSELoss() for real ones, torch.nn.CrossEntropyLoss() for shares of "
+            "classes, torch.nn.BCEWithLogitsLoss() for several labels at once"
+        )
+    if y.is_floating_point() and not labels.equal(labels.round()):
+        return "of real numbers the model returns one for each target, and loss=torch.nn.MSELoss() compares them"
+    return "call .long() on the targets, or pass another loss"
+
+
+def fewer_axes(y: Tensor, outputs: Tensor) -> str:
+    """What makes class indices of targets with an axis too many."""
+    if y.dim() == outputs.dim() and y.shape[-1] == 1:
+        return ": take targets.squeeze(-1)"
+    if y.shape == outputs.shape and y.sum(-1).eq(1).all():
+        return ": take targets.argmax(-1), if they are one-hot"
+    return ""
 
 
 # ---- code of the caller's --------------------------------------------------------------------------------------------

@@ -203,7 +203,6 @@ def test_a_penalty_that_is_added_once_for_a_batch():
     assert distance(model, reference) < 1e-12
 
 
-@pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("loss", [nn.MSELoss(), lambda o, t: (o - t).square().sum()], ids=["module", "function"])
 @pytest.mark.parametrize("column", ["outputs", "targets"])
 def test_outputs_and_targets_of_two_shapes(loss, column):

@@ -351,6 +351,23 @@ def test_a_sum_over_all_targets_needs_no_count(name):
     is_right(linear(outputs), TensorDataset(X, y), loss, mean)
 
 
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.PoissonNLLLoss(), nn.SoftMarginLoss(), squared_error_sum])
+@pytest.mark.parametrize(("outputs", "y"), [(1, REAL[:, 0]), (3, REAL[:, :1]), (1, REAL[:, :3])])
+def test_outputs_or_targets_that_would_be_broadcast(loss, outputs, y):
+    """Each would cost many times what torch's mean says: by evaluate, too."""
+    data = TensorDataset(X, y.abs())
+    refused(linear(outputs), data, "differ in shape", loss=loss)
+    with pytest.raises(ValueError, match="differ in shape"):
+        evaluate(linear(outputs), data, loss=loss)
+
+
+def test_a_complex_output():
+    model = nn.Linear(4, 3, dtype=torch.complex128)
+    x, y = X.to(torch.complex128), REAL[:, :3].to(torch.complex128)
+    loss = lambda o, t: (o - t).abs().square().sum()  # noqa: E731
+    is_right(model, TensorDataset(x, y), loss, lambda o, t: (o - t).abs().square().mean())
+
+
 def test_means_and_the_lines_that_make_sums_of_them():
     labels, tokens, real = TensorDataset(X, MASKED_LABELS), TensorDataset(TOKENS, TOKENS), TensorDataset(X, REAL)
     for build, data, mean in [

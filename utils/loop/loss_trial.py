@@ -92,6 +92,8 @@ def _random_outputs(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     dtype = outputs.dtype if outputs.itemsize >= 4 else torch.float32
     numbers = torch.randn(outputs.shape, generator=generator).to(outputs.device, dtype)
+    if numbers.is_complex():
+        return numbers
     shares = numbers.softmax(-1) if outputs.dim() > 1 else numbers.sigmoid()
     for drawn in (numbers, shares, shares.log()):
         total = _loss_of(loss, drawn, y)
@@ -209,6 +211,8 @@ def _uncounted(
         # The same as of all of them: the loss looks at no target.
         if rest is not None and math.isfinite(rest) and rest != _loss_of(loss, outputs, whole):
             return "NaN", "(~targets.isnan()).sum()"
+    if labels.is_complex():  # which have no order that would find the frequent ones
+        return None
     values, times = labels.flatten()[:SAMPLE].unique(return_counts=True)
     values = values[times.argsort(descending=True)[:MOST_FREQUENT]].tolist()
     axes = [axis for axis in _class_axes(outputs, y) if axis is not None]

@@ -20,7 +20,7 @@ from utils.loop.config import CHOICES, Config
 from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.loss_trial import ONE_SHAPE, adds_up_through_the_model, reads_the_model, try_loss
-from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, known
+from utils.loop.metrics import ENTRIES, UNSAID_LOSS, KnownLoss, Loss, known, squared_error_sum
 from utils.loop.state import State
 
 NOT_THEIRS = (Path(torch.__file__).parent, Path(__file__).parent.parent)  # torch and this package
@@ -43,10 +43,7 @@ def check_arguments(
         raise ValueError(f"the model is {model!r}: pass an nn.Module, which calling its class makes")
     if not is_dataclass(config) or isinstance(config, type):  # not isinstance: a copy of the module has its own class
         raise ValueError(f"config is {config!r}: pass a Config")
-    if not callable(loss):
-        raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
-    if isinstance(loss, type) and issubclass(loss, nn.Module):
-        raise ValueError(f"the loss is a class: make an object of it, loss={name_in_torch(loss)}()")
+    check_kind_of_loss(loss)
     if isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(
             f"optimizer is an object, {type(optimizer).__name__}: pass a function of the model that returns one, "
@@ -72,6 +69,14 @@ def check_arguments(
 
 
 TAKES = {"optimizer": "the model that returns a torch.optim.Optimizer", "on_log": "(record, model)"}
+
+
+def check_kind_of_loss(loss: object) -> None:
+    """Raises ValueError for what is no function of (outputs, targets)."""
+    if not callable(loss):
+        raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
+    if isinstance(loss, type) and issubclass(loss, nn.Module):
+        raise ValueError(f"the loss is a class: make an object of it, loss={name_in_torch(loss)}()")
 
 
 def check_wrapped(model: nn.Module) -> None:
@@ -319,6 +324,7 @@ def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Ten
     recognised = known(loss)
     if recognised and recognised.class_axis is not None:
         check_classes(loss, recognised, y, outputs, labels, what)
+    check_one_shape(loss, outputs, y, what)
     with torch.enable_grad():  # so that parameters of its own show
         value = attempt(
             lambda: (recognised.sum if recognised else loss)(outputs.detach(), y),
@@ -328,9 +334,14 @@ def check_loss(state: State, loss: Loss, outputs: Tensor, y: Tensor, labels: Ten
     if not recognised:
         with torch.autocast(state.device.type, enabled=False):  # rounding is not to hide a difference
             state.additive &= try_loss(loss, isinstance(value, tuple), outputs.detach(), y, labels, what)
-    elif recognised.class_axis is None and outputs.dim() != y.dim() and outputs.numel() == y.numel():
+
+
+def check_one_shape(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> None:
+    """Raises ValueError if a loss between numbers would broadcast the outputs or the targets, and cost each many times."""
+    if (loss is squared_error_sum or type(loss) in ENTRIES) and outputs.shape != y.shape:
         raise ValueError(
-            f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}){ONE_SHAPE}"
+            f"outputs and targets differ in shape, and the loss pairs an output with several targets or the reverse ({what})"
+            f"{ONE_SHAPE if outputs.numel() == y.numel() else ': give both one shape'}"
         )
 
 

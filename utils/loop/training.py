@@ -57,7 +57,9 @@ from utils.loop.preflight import (
     NOT_ADDITIVE,
     check_arguments,
     check_data,
+    check_kind_of_loss,
     check_lengths,
+    check_one_shape,
     check_own_loss,
     check_ranks,
     warm_up_ddp,
@@ -432,6 +434,7 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
+    check_kind_of_loss(loss)
     if not known(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
     return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
@@ -475,6 +478,8 @@ def score(
             y = y.to(device, non_blocking=True)
             with name_examples_in_errors(order, step, "the evaluation"), autocast(device, precision):
                 outputs = model(x)
+                if step == 0:
+                    check_one_shape(loss, outputs, y, f"outputs {tuple(outputs.shape)}, targets {tuple(y.shape)}")
                 total, count = sum_and_count(loss, outputs, y)
             correct = count_correct(loss, outputs, y)
             if order.is_padding(step):

@@ -33,6 +33,7 @@ from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.loop import Config, evaluate, state, train
 from utils.loop.guards import Snapshot
 from utils.loop.metrics import cross_entropy_sum
+from utils.loop.run_folder import best_weights
 from utils.loop.state import State
 from utils.loop.training import halve_micro_batches
 
@@ -87,6 +88,35 @@ def trains_as(expected: nn.Module, call: dict, accumulations=(1, 5), tolerance: 
         model = copy.deepcopy(call["model"])
         train(**call | {"model": model, "config": replace(call["config"], accumulation=accumulation)})
         assert distance(model, expected) < tolerance, accumulation
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("steps", 0, "1"),
+        ("seed", -1, "0"),
+        ("lr", 0, "1e-3"),
+        ("accumulation", 65, "64"),
+        ("schedule", "step", "cosine"),
+        ("optimizer", "adam", "adamw"),
+        ("precision", "fp8", "bf16"),
+    ],
+)
+def test_a_setting_that_cannot_be(name, wrong, right):
+    refusal({name: wrong}, right, function=Config)
+    value = right if isinstance(wrong, str) else float(right) if name == "lr" else int(right)
+    assert getattr(Config(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize("ranks", [SINGLE_PROCESS, Ranks(0, 2)], ids=["one", "two"])
+def test_a_device_that_is_not_there(ranks):
+    """On several ranks the message of a device that cannot sum names the CPU, too."""
+    message = refusal({"name": "meta"}, function=ranks.pick_device)
+    for name in re.findall(r"'(auto|cpu)'", message):
+        assert ranks.pick_device(name).type in ("cpu", "cuda")
 
 
 # ---- what a loss is --------------------------------------------------------------------------------------------------
@@ -833,6 +863,32 @@ def test_an_update_that_is_too_long(tmp_path):
     assert distance(call["model"], hand(Steep(), X, y, F.mse_loss, make=make)) < 1e-12
 
 
+def test_a_buffer_that_overflows(tmp_path):
+    """Without what overflows the run goes on in its folder, from before that step, as if it had never been there."""
+    wrong = X.clone()
+    wrong[5] = 1e200  # its square overflows
+
+    def build():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+
+    config = replace(CONFIG, batch_size=4, steps=9, save_every=1)
+    call = call_of(build(), wrong, LABELS, config=config, run=tmp_path / "run")
+    refusal(call, "resume from the newest checkpoint", kind=FloatingPointError)
+    resumed, straight = build(), build()
+    train(**call | {"model": resumed, "train_data": TensorDataset(X, LABELS)})
+    train(straight, TensorDataset(X, LABELS), None, config)
+    assert distance(resumed, straight) == 0
+
+
+@pytest.mark.parametrize("cure", ["widen the model", "fix the labels"])
+def test_a_label_that_is_out_of_range(cure):
+    y = LABELS + 1
+    refusal(call_of(linear(3), X, y), "label 3 is out of range for 3 classes", cure)
+    model, y = (linear(4), y) if cure == "widen the model" else (linear(3), y - 1)
+    trains_as(hand(model, X, y), call_of(model, X, y))
+
+
 # ---- what changes while it trains ------------------------------------------------------------------------------------
 
 
@@ -943,6 +999,31 @@ def test_a_checkpoint_of_another_run(tmp_path):
     assert distance(model, hand(net(), X, LABELS)) < 1e-12
 
 
+def test_other_data_in_the_folder_of_a_run(tmp_path, capsys):
+    """The run goes on with the new, as printed; for a run of its own another folder is chosen."""
+    call = call_of(net(), run=tmp_path / "run", config=replace(CONFIG, steps=2))
+    train(**call)
+    other = {"train_data": TensorDataset(X + 1, LABELS), "config": CONFIG}
+    for folder, halfway in (("run", hand(net(), X, LABELS, steps=2)), ("another", hand(net(), X + 1, LABELS, steps=2))):
+        model = net()
+        capsys.readouterr()
+        train(**call | other | {"model": model, "run": tmp_path / folder})
+        message = read(capsys.readouterr().out)
+        assert ("for a run of its own choose another folder" in message) == (folder == "run")
+        assert distance(model, hand(halfway, X + 1, LABELS, steps=2)) < 1e-12
+
+
+def test_a_run_without_a_best_checkpoint(tmp_path):
+    call = call_of(net(), run=tmp_path / "run", config=replace(CONFIG, steps=2))
+    train(**call)
+    message = refusal({"run": tmp_path / "run"}, "needs validation data", kind=FileNotFoundError, function=best_weights)
+    assert "a validation to have run" in message
+    train(**call | {"model": net(), "run": tmp_path / "validated", "val_data": call["train_data"]})
+    best = net()
+    best.load_state_dict(best_weights(tmp_path / "validated"))
+    assert distance(best, call["model"]) == 0
+
+
 def test_a_file_in_place_of_a_folder(tmp_path):
     (tmp_path / "run").write_text("mine")
     refusal(call_of(net(), run=tmp_path / "run"), "is a file: name a folder")
@@ -991,7 +1072,42 @@ def test_workers_that_cannot_be_had(processes, monkeypatch):
     assert call["config"] == CONFIG
 
 
-def out_of_memory(error: Exception | None = None, **changes) -> str:
+@pytest.mark.parametrize("workers_asked", [2, 64])
+def test_too_few_files_for_the_workers(workers_asked, monkeypatch):
+    """The limit that the message names is enough."""
+    limits = [300]
+    monkeypatch.setattr(workers.resource, "getrlimit", lambda kind: (limits[0], 1 << 20))
+    monkeypatch.setattr(workers.os, "listdir", lambda folder: ["open"] * 290)
+    message = refusal({"workers": workers_asked, "prefetch": 8}, function=workers._require_files, kind=RuntimeError)
+    limits[0] = int(*re.findall(r"ulimit -n (\d+)", message))
+    workers._require_files(workers_asked, 8)
+
+
+class Small(nn.Module):
+    """Memory runs out in a backward pass of more than five examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        if torch.is_grad_enabled() and len(x) > 5:
+            raise torch.OutOfMemoryError("simulated")
+        return self.net(x)
+
+
+def test_memory_that_runs_out_where_the_loss_compares_examples():
+    pair = lambda outputs, targets: (contrast(outputs, targets), len(targets))  # noqa: E731
+    call = call_of(Small(), loss=pair)
+    refusal(call, "Take a smaller batch_size", kind=torch.OutOfMemoryError)
+    call["model"] = Small()
+    seen = []
+    call["model"].register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
+    train(**call | {"config": replace(CONFIG, batch_size=4)})
+    assert seen[-STEPS:] == [4] * STEPS
+
+
+def out_of_memory() -> str:
     """What is said when memory runs out on the second of two ranks, which has cut its batch into four."""
     one = State(net(), CONFIG, torch.device("cpu"))
     one.ranks, one.n_micro_batches = Ranks(1, 2), 4

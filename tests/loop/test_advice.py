@@ -398,6 +398,37 @@ def test_one_real_number_for_each_example():
     trains_as(hand(model, X, REAL[:, 0], F.mse_loss), call)
 
 
+def convolution() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten())
+
+
+@pytest.mark.parametrize("build", [linear, convolution])
+def test_data_of_another_type_than_the_weights(build):
+    call = call_of(build().float())
+    message = refusal(call, "the model does not take the data")
+    (change,) = re.findall(r"by (x\.\w+\(\))", message)
+    x = eval(change, {"x": X})
+    trains_as(hand(build().float(), x, LABELS), call | {"train_data": TensorDataset(x, LABELS)}, tolerance=1e-5)
+
+
+def test_whole_numbers_where_a_loss_computes_with_real_ones():
+    bits = (REAL[:, :3] > 0).long()
+    call = call_of(linear(), X, bits, loss=nn.BCEWithLogitsLoss())
+    message = refusal(call, "computes with real numbers")
+    (change,) = re.findall(r"\.float\(\)", message)
+    y = eval(f"bits{change}", {"bits": bits})
+    expected = hand(linear(), X, y.double(), F.binary_cross_entropy_with_logits)
+    trains_as(expected, call | {"train_data": TensorDataset(X, y)}, tolerance=1e-6)
+
+
+def test_real_numbers_where_evaluate_looks_for_classes():
+    message = refusal({"model": linear(), "data": TensorDataset(X, LABELS.double())}, "int64", function=evaluate)
+    (change,) = re.findall(r"\.long\(\)", message)
+    y = eval(f"y{change}", {"y": LABELS.double()})
+    assert evaluate(linear(), TensorDataset(X, y)).loss == pytest.approx(F.cross_entropy(linear()(X), LABELS).item())
+
+
 @pytest.mark.parametrize(
     ("y", "regression", "change"), [(LABELS.int(), False, "y.long()"), (LABELS, True, "y.float()")]
 )
@@ -493,7 +524,10 @@ def test_an_embedding_with_sparse_gradients(functional):
             rows = F.embedding(x, self.rows.weight, **self.options) if functional else self.rows(x)
             return self.out(rows.mean(1))
 
-    message = refusal(call_of(Rows(sparse=True), TOKENS, LABELS))
+    by_rows = (
+        {"optimizer": lambda model: torch.optim.SparseAdam(model.parameters()), "config": OWN} if functional else {}
+    )
+    message = refusal(call_of(Rows(sparse=True), TOKENS, LABELS, **by_rows), "an optimizer for dense gradients")
     options = {"sparse": eval(expressions(message, "sparse")[0])}
     trains_as(hand(Rows(), TOKENS, LABELS), call_of(Rows(**options), TOKENS, LABELS))
 
@@ -735,6 +769,18 @@ def test_an_optimizer_whose_step_wants_a_closure():
 
     first, *_, last = [optimizer.step(closure).item() for _ in range(STEPS)]
     assert last < first
+
+
+class Climbing(torch.optim.SGD):
+    """Calls the closure that it was not given."""
+
+    def step(self, closure=None):
+        closure()
+        super().step()
+
+
+def test_an_optimizer_that_calls_a_closure_in_any_case():
+    refusal(call_of(net(), optimizer=lambda m: Climbing(m.parameters(), lr=LR)), "wants a closure", "AdamW say")
 
 
 class Lookahead(torch.optim.Optimizer):

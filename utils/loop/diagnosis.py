@@ -57,6 +57,14 @@ def in_plain_words(error: Exception) -> str | None:
             f"{text.split(',')[0]}, and train asks for deterministic kernels: Config(deterministic=False) does without "
             "them, and the same run may then end with other bits"
         )
+    if "have the same dtype" in text or (text.startswith("Input type") and "should be the same" in text):
+        return f"{text}: give both one type, the data that of the weights, by x.float() say"
+    if "can't be cast to the desired output type" in text:
+        return f"{text}: the loss computes with real numbers, which the targets become by .float()"
+    if "expected target dtype to be Long" in text or "expected scalar type Long" in text:
+        return (
+            f"{text}: class indices are of dtype int64, which they become by .long(); or pass a loss for real numbers"
+        )
     if "finished reduction in the prior iteration" in text:
         return no_gradient_message("a parameter")
     return None

@@ -205,7 +205,7 @@ def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:
             try:
                 step()
             except Exception as error:
-                if "closure" in str(error):
+                if "closure" in str(error) or "'NoneType' object is not callable" in str(error):
                     raise ValueError(CLOSURE) from error
                 raise
 

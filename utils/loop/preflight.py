@@ -64,7 +64,8 @@ def check_arguments(
     sparse = [name for name, module in model.named_modules() if getattr(module, "sparse", False) is True]
     if sparse:
         raise ValueError(
-            f"{sparse[0]} of the model has sparse gradients, which cannot be clipped or fused: sparse=False"
+            f"{sparse[0]} of the model has sparse gradients, which cannot be clipped or fused: build it with sparse=False, "
+            "and take an optimizer for dense gradients"
         )
 
 

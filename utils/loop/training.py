@@ -198,7 +198,8 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
         norms = torch._foreach_norm(gradients)
     except NotImplementedError as error:  # torch's text speaks of its backends
         raise ValueError(
-            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with sparse=False"
+            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with "
+            "sparse=False, and take an optimizer for dense gradients"
         ) from error
     norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:

@@ -322,32 +322,41 @@ def test_as_many_classes_as_steps_of_time(axis):
 
 
 class Recurrent(nn.Module):
-    """Time first: (T, B, 4) → (T, B, 5)."""
+    """Time first: (T, B, 4) → (T, B, 5), or of the last step alone (B, 5)."""
 
-    def __init__(self):
+    def __init__(self, last: bool):
         super().__init__()
         torch.manual_seed(1)
-        self.cell, self.out = nn.GRU(4, 8).double(), nn.Linear(8, 5).double()
+        self.cell, self.out, self.last = nn.GRU(4, 8).double(), nn.Linear(8, 5).double(), last
 
     def forward(self, x):
-        return self.out(self.cell(x)[0])
+        outputs = self.out(self.cell(x)[0])
+        return outputs[-1] if self.last else outputs
 
 
-def time_first(pairs):
-    x, y = zip(*pairs, strict=True)
-    return torch.stack(x, 1), torch.stack(y, 1)
-
-
-def test_time_first():
-    """The loss that was asked for stays."""
+@pytest.mark.parametrize("last", [False, True], ids=["a target for each step", "one for each sequence"])
+def test_time_first(last):
+    """The loss that was asked for stays, and what has the examples first is not turned."""
     x = torch.randn(N, 7, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    y = torch.randn(N, 7, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    call = call_of(Recurrent(), x, y, loss=nn.MSELoss(), collate=time_first)
+    y = torch.randn(N, *(() if last else (7,)), 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def time_first(pairs):
+        x, y = zip(*pairs, strict=True)
+        return torch.stack(x, 1), torch.stack(y, 0 if last else 1)
+
+    call = call_of(Recurrent(last), x, y, loss=nn.MSELoss(), collate=time_first)
     message = refusal(call, "the first axis of both must count the examples", "pass BatchFirst(model)")
     call = followed(message, call, "collate", model="BatchFirst(model)", program=0)
-    expected = hand(Recurrent(), x.transpose(0, 1), y.transpose(0, 1), F.mse_loss)
+    expected = hand(Recurrent(last), x.transpose(0, 1), y if last else y.transpose(0, 1), F.mse_loss)
     train(**call | {"config": replace(CONFIG, accumulation=5)})
     assert distance(call["model"].model, expected) < 1e-12
+
+
+def test_a_collate_that_leaves_examples_out():
+    """Nothing is to be turned."""
+    collate = lambda pairs: tuple(map(torch.stack, zip(*pairs[1:], strict=True)))  # noqa: E731
+    message = refusal(call_of(linear(), collate=collate), "the first axis of both must count the examples")
+    assert not programs(message)
 
 
 CLASSES = {  # targets that are no class indices, and what the message does to them

@@ -231,20 +231,29 @@ def check_lengths(x: Tensor, y: Tensor, examples: int, name: str = "the data") -
         return
     raise ValueError(
         f"{name}: {examples} example{'s' * (examples != 1)} came as x {tuple(x.shape)} and y {tuple(y.shape)}: the first "
-        f"axis of both must count the examples, since batches are cut along it{BATCH_FIRST}"
+        f"axis of both must count the examples, since batches are cut along it{batch_first(x, y, examples)}"
     )
 
 
-BATCH_FIRST = """. Where time comes first, pass BatchFirst(model) and collate=batch_first:
+def batch_first(x: Tensor, y: Tensor, examples: int) -> str:
+    """The lines that put the examples first, where they are axis 1 of x, or of y and then of the outputs."""
+    turns = []
+    for tensor in (x, y):
+        is_first = tensor.dim() > 0 and len(tensor) == examples
+        if not is_first and (tensor.dim() < 2 or tensor.shape[1] != examples):
+            return ""
+        turns.append("" if is_first else ".transpose(0, 1)")
+    turn_x, turn_y = turns
+    return f""". Where time comes first, pass BatchFirst(model) and collate=batch_first:
     def batch_first(examples):
         x, y = collate(examples)
-        return x.transpose(0, 1), y.transpose(0, 1)
+        return x{turn_x}, y{turn_y}
     class BatchFirst(torch.nn.Module):
         def __init__(self, model):
             super().__init__()
             self.model = model
         def forward(self, x):
-            return self.model(x.transpose(0, 1)).transpose(0, 1)"""
+            return self.model(x{turn_x}){turn_y}"""
 
 
 def check_parts(state: State) -> None:

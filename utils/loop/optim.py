@@ -167,7 +167,8 @@ def optimizer_from(
         wanted = getattr(config, name)
         if wanted != getattr(Config, name) and not any(group.get(name) == wanted for group in optimizer.param_groups):
             raise ValueError(f"{name} is {wanted!r} in the config, but in no group of the optimizer: set it there")
-    required = [each for each in signature(optimizer.step).parameters.values() if each.default is each.empty]
+    _, *arguments = signature(type(optimizer).step).parameters.values()  # of the class: an earlier run has wrapped it
+    required = [each for each in arguments if each.default is each.empty]
     if any(each.kind is each.POSITIONAL_OR_KEYWORD for each in required) or hasattr(optimizer, "second_step"):
         raise ValueError(CLOSURE)
     require_plain(optimizer)
@@ -195,7 +196,13 @@ def call_with_parameters(factory: Callable) -> str | None:
 
 
 def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:
-    """Have the host read `found_inf` before each step, for an optimizer that does not know it: it waits for the device."""
+    """Have the host read `found_inf` before each step, for an optimizer that does not know it: it waits for the device.
+
+    Once: the function that makes the optimizer may return the one of an earlier run.
+    """
+    if hasattr(optimizer, "leaves_out_blocked_steps"):
+        return
+    optimizer.leaves_out_blocked_steps = True
     step = optimizer.step
 
     def step_unless_blocked(optimizer: torch.optim.Optimizer) -> None:

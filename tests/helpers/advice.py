@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields, replace
+from inspect import signature
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from utils.loop import Config, train
 
 READ: list[str] = []  # the messages that tests of this process have read
 SETTINGS = {field.name for field in fields(Config)}
+ARGUMENTS = signature(train).parameters
 
 
 def read(message: object) -> str:
@@ -78,7 +80,7 @@ def followed(
         call["model"] = eval(model, here)
     for name in names:
         value = eval(expressions(message, name)[number], here)
-        if name in SETTINGS and not callable(value):
+        if name in SETTINGS and not (name in ARGUMENTS and callable(value)):  # optimizer may be either
             call["config"] = replace(call["config"], **{name: value})
         else:
             call[name] = value

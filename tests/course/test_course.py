@@ -588,6 +588,18 @@ BAD = [
         bad("claim-1-1", source=['**Folklore 1.1.** "It is two." It is 3.']),
         "folklore 1.1 links nobody",
     ),
+    (lectures.turns_are_whole, extra(code("turn", "@your_turn\ndef f():\n    ...")), "no @ours with a function f"),
+    (lectures.guesses_are_settled, extra(code("asked", "guess = ...")), "cell asked: no settle(guess, …) below it"),
+    (
+        lectures.the_program_stands_where_it_grows,
+        extra(code("begin", "x = 1", "program-begin")),
+        "cell begin: no notebook before this one ends with the program",
+    ),
+    (
+        lectures.the_program_is_plain,
+        extra(code("end", "import utils.loop", "program-end")),
+        "cell end: the program imports utils.loop",
+    ),
     (lectures.words_are_the_fields, bad("tools", source=["A batch of 8 texts."]), "cell tools: '8 texts': sequences"),
     (lectures.every_claim_has_a_proof, without("proof-1-2"), "claim 1.2: the next cell is no code cell"),
     (lectures.every_claim_has_a_proof, proof("print(f(1))"), "claim 1.1: its proof contains no assert"),

@@ -36,6 +36,13 @@ def test_a_claim_takes_two_minutes_beside_its_words_and_its_proof(tmp_path):
     assert length(eleven).minutes - length(one).minutes == pytest.approx(10 * (2 + words / 150 + 1 / 8))
 
 
+def test_of_the_program_what_the_lecture_adds_takes_time(tmp_path):
+    """A student knows it as it begins; where it begins for the first time, all of it counts."""
+    begin, end = code("begin", "x = 1\ny = 2", "program-begin"), code("end", "x = 1\nnew = 3\ny = 2", "program-end")
+    lines = [length(read(write(tmp_path / "01_trial.ipynb", program))).lines for program in ([begin, end], [end])]
+    assert lines == [1, 3]
+
+
 def test_tidy_writes_the_minutes_in_fives_where_the_first_cell_of_a_lecture_says_them(tmp_path):
     path = write(tmp_path / "01_trial.ipynb", cells(words=3000))
     assert "cell title: minutes written" in changes_of(path)

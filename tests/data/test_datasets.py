@@ -568,6 +568,12 @@ def test_token_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.uint16"))
 
 
+def test_the_text_of_shakespeare_is_what_the_tokens_spell():
+    splits = datasets.tiny_shakespeare(context=32)
+    tokens = np.concatenate([splits.train.tokens, splits.val.tokens])
+    assert "".join(np.array(splits.names)[tokens]) == datasets.shakespeare()
+
+
 def test_other_text_gets_another_token_file(tmp_path):
     paths = set()
     for content in ("abc" * 100, "abd" * 100):  # the same ids

@@ -23,7 +23,11 @@ RUN = ("notebooks", "solutions")  # folders of notebooks that must run from top 
 BATCH = 8  # test files that are collected together: the first of them run within seconds
 QUICK, SLOW = (f"{kind} and not browser and not nightly" for kind in ("not slow", "slow"))
 FOLDERS = {  # the tests that hold each notebook of a folder to its rules
-    "notebooks": ("tests/course/test_notebooks.py",),
+    "notebooks": (
+        "tests/course/test_notebooks.py",
+        "tests/course/test_program.py",
+        "tests/course/test_turns_of_lectures.py",
+    ),
     "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py"),
     "labs": ("tests/labs/test_release.py",),
 }

@@ -13,6 +13,7 @@ from utils.data.datasets import (
     pixel_statistics,
     read_idx,
     read_images,
+    shakespeare,
     spiral,
     split_indices,
     text_file,

@@ -354,13 +354,25 @@ def tiny_shakespeare(context: int = 64) -> Splits:
 
     A token is the place of its character in the sorted alphabet, Splits.names. No test part.
     """
+    content, source, real = _shakespeare()
+    return _text_splits(content, source, context, real)
+
+
+def shakespeare() -> str:
+    """The text of TinyShakespeare, 1,115,394 characters; or, and it is announced, of its stand-in."""
+    content, _, _ = _shakespeare()
+    return content.decode()
+
+
+def _shakespeare() -> tuple[bytes, str, bool]:
+    """The text, where it comes from, and whether it is TinyShakespeare."""
     path = find(facts.TINY_SHAKESPEARE)
-    if path is None:
-        replacement = "the Python reference that ships inside CPython takes its place"
-        _announce_stand_in("TinyShakespeare", facts.TINY_SHAKESPEARE.path, replacement)
-        text = "\n\n".join(PYTHON_REFERENCE[topic] for topic in sorted(PYTHON_REFERENCE))
-        return _text_splits(text.encode(), "the Python reference", context, real=False)
-    return _text_splits(path.read_bytes(), str(path), context, real=True)
+    if path is not None:
+        return path.read_bytes(), str(path), True
+    replacement = "the Python reference that ships inside CPython takes its place"
+    _announce_stand_in("TinyShakespeare", facts.TINY_SHAKESPEARE.path, replacement)
+    text = "\n\n".join(PYTHON_REFERENCE[topic] for topic in sorted(PYTHON_REFERENCE))
+    return text.encode(), "the Python reference", False
 
 
 def text_file(path: str | Path, context: int) -> Splits:

@@ -14,7 +14,8 @@ from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED, error_of
 from utils.course.notebooks.notebook import BESIDE, SHEET, Lecture, label_of, read
 from utils.course.receipts.receipts import ON_HOST, STALE, STORE, receipts, status
 from utils.figures.numbers import duration
-from utils.site import calculators, frame, prose, search
+from utils.figures.program import stages as program_stages
+from utils.site import calculators, frame, program, prose, search
 from utils.site.finished_lab import with_finished_outputs
 from utils.site.lecture import BELIEFS, CLASSES, MARKS, anchor_of, render, verdict_line
 from utils.site.parallel import in_forks
@@ -181,7 +182,9 @@ def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
     calculators.write(folder)
     stored = [*_linked_start(run), *_linked_labs(run)]
     links = _links(run, stored)
-    shared = {"menu": _menu(run, stored), "has_sheet": run.has_sheet, "run": run.header}
+    stages = program.stages_shown(program_stages(), _pages(run, stored))
+    heads = {"has_sheet": run.has_sheet, "has_program": bool(stages)}
+    shared = {"menu": _menu(run, stored), **heads, "run": run.header}
     executed = [each for each in run.shown if each.executed]
     texts = in_forks(
         [partial(_write_lecture, each, folder, run, links, shared) for each in executed]
@@ -192,6 +195,8 @@ def write_pages(run: Run, folder: Path, *, archive: str | None = None) -> None:
     frame.write(folder / "index.html", "index", index | facts)
     frame.write(folder / "folklore.html", "folklore", {"lectures": _folklore(run), **facts})
     frame.write(folder / "ledger.html", "ledger", {"lectures": _ledger(run), **facts})
+    if stages:
+        frame.write(folder / program.NAME, "program", {"stages": stages, **facts})
     shown = calculators.calculators_shown(_homes(run))
     frame.write(folder / "calculators.html", "calculators", {"calculators": shown, **facts})
     search.write(folder / "search.js", texts)
@@ -207,6 +212,12 @@ def _links(run: Run, stored: list[Path]) -> dict[str, str]:
         places = ("deeper/", "../notebooks/deeper/") if each.deeper else ("", "../", "../notebooks/")
         links |= {f"{place}{each.line['lecture']}.ipynb": each.page for place in places if each.executed}
     return links
+
+
+def _pages(run: Run, stored: list[Path]) -> dict[str, tuple[str, str]]:
+    """The address and the title of each notebook's page, by the notebook's name."""
+    pages = {path.stem: (_page_of(path), _unnumbered(read(path).title)) for path in stored}
+    return pages | {each.line["lecture"]: (each.page, each.title) for each in run.shown if each.executed}
 
 
 def _menu(run: Run, stored: list[Path]) -> list[dict]:

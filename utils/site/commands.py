@@ -6,7 +6,7 @@ from pathlib import Path
 
 from utils.course import ROOT
 from utils.course.commands import FULL_TIMEOUT, SHORT_TIMEOUT, count, find
-from utils.course.notebooks.navigation import START
+from utils.course.notebooks.notebook import START
 from utils.course.run import run, run_beside, short
 
 # The site's modules take a second to import: they are imported where pages are made, and `run` begins sooner.

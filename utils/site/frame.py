@@ -10,6 +10,7 @@ from pygments.token import STANDARD_TYPES
 
 from utils.course import ROOT
 from utils.figures.player import SCRIPT as PLAYER
+from utils.figures.program import STYLE as DIFF_STYLE
 from utils.site import prose
 from utils.site.environment import BASE_STYLE, TEMPLATES, environment_of
 
@@ -44,7 +45,9 @@ def write_static(folder: Path) -> None:
     shutil.copytree(STATIC, folder)
     shutil.copy(ROOT / "LICENSE", folder / "LICENSE.txt")  # the name by which a host knows that it is text
     shutil.copy(PLAYER, folder / PLAYER.name)
-    parts = BASE_STYLE.read_text(encoding="utf-8"), (STATIC / "site.css").read_text(encoding="utf-8"), code_colours()
+    parts = [path.read_text(encoding="utf-8") for path in (BASE_STYLE, STATIC / "site.css", DIFF_STYLE)] + [
+        code_colours()
+    ]
     (folder / "site.css").write_text("\n".join(parts), encoding="utf-8")
 
 

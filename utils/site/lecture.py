@@ -11,10 +11,13 @@ from nbconvert import TemplateExporter
 from nbconvert.filters import Highlight2HTML
 from traitlets.config import Config
 
+from utils.course.notebooks import program
+from utils.course.notebooks.dataflow import OURS, YOUR_TURN
 from utils.course.notebooks.ledger import FAILED, UNVERIFIED, VERIFIED
 from utils.course.notebooks.navigation import CELL as NAVIGATION
-from utils.course.notebooks.notebook import COLAB, SIGNS, Lecture, plain_claim
+from utils.course.notebooks.notebook import COLAB, SIGNS, Cell, Lecture, plain_claim
 from utils.course.notebooks.tidy import CHECKS, POINTS
+from utils.course.notebooks.turns import halves
 from utils.course.receipts.receipts import STALE
 from utils.figures.style import short_numbers
 from utils.site import prose
@@ -126,8 +129,7 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
         elif raw.kind == "code" and raw.is_picture:
             course |= {"role": "picture", "label": "the picture's code", "folded": True}
         elif raw.kind == "code":
-            set_up = raw.id in SET_UP
-            course |= {"role": "helper", "label": "set-up" if set_up else "code", "folded": set_up}
+            course |= {"role": "helper", "label": _label_of(raw), "folded": raw.id in SET_UP or raw.is_folded}
         if any("image/" in kind for output in cell.get("outputs", []) for kind in output.get("data", {})):
             described = after is not None and after.kind == "markdown" and not after.source.startswith("#")
             course["words"] = _words(after.source.strip().split("\n\n")[0] if described else said) or "a picture"
@@ -135,6 +137,15 @@ def _label(book, lecture: Lecture, rows: dict[str, dict], seen: dict[str, tuple]
             said = raw.source.strip().split("\n\n")[-1]
         course["finished"] = raw.raw.get("metadata", {}).get(FINISHED, False)
         cell.metadata["course"] = course
+
+
+def _label_of(cell: Cell) -> str:
+    """What a cell is called that is no proof and no picture."""
+    if cell.id in SET_UP:
+        return "set-up"
+    if {program.BEGIN, program.END} & set(cell.tags):
+        return "the program"
+    return "ours" if halves(cell, OURS) else "your turn" if halves(cell, YOUR_TURN) else "code"
 
 
 def _set_up_at_once(cells: list) -> list:

@@ -12,7 +12,7 @@ SPOKEN = re.compile(r"\b(?:Claims?|Folklore|Misconceptions?) ((?:\d+|C)\.\d+)\b"
 REMOVED = ("script", "style", "iframe", "object", "embed", "template", "noscript")  # with their contents
 UNLINKED = ("a", "code", "pre", "h1", "h2", "h3", "h4", "summary")
 TAGS = (
-    "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img input "
+    "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img input ins "
     "kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u ul var "
     "math mfrac mi mn mo mover mpadded mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder "
     "munderover"

@@ -10,15 +10,19 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.checks.shown import names_in
+from utils.course.lint.program import the_program_is_plain, the_program_stands_where_it_grows
+from utils.course.lint.turns import guesses_are_settled, turns_are_whole
 from utils.course.lint.words import strangers
+from utils.course.notebooks import program
 from utils.course.notebooks.colab_links import address_of, cell_source, title_source
 from utils.course.notebooks.dataflow import Use, called_name
 from utils.course.notebooks.length import length
-from utils.course.notebooks.notebook import CLAIM, DEEPER, HOST, SIGNS, Cell, Claim, Lecture, read, readable
+from utils.course.notebooks.notebook import CLAIM, DEEPER, FOLD, HOST, SIGNS, Cell, Claim, Lecture, read, readable
 from utils.course.notebooks.tidy import FOLDED, METADATA, changes_of
 from utils.proof_text import ASSERT_FUNCTIONS
 
-TAGS = {"parameters", "gpu", "full", "compiler", "real-data", "linux", "host"}
+OF_PROOFS = {"gpu", "full", "compiler", "real-data", "linux", "host"}
+TAGS = OF_PROOFS | {"parameters", FOLD, program.BEGIN, program.END}
 SECTIONS = (
     "How to say it out loud",
     "What this does not mean",
@@ -164,7 +168,7 @@ def tags_are_known(lecture: Lecture) -> list[str]:
             problems.append(
                 f"cell {cell.id}: unknown tag {', '.join(sorted(strange))}; known are {', '.join(sorted(TAGS))}"
             )
-        if (set(cell.tags) & (TAGS - {"parameters"})) and cell.index not in proofs:
+        if (set(cell.tags) & OF_PROOFS) and cell.index not in proofs:
             problems.append(f"cell {cell.id}: only a proof is tagged gpu, full, compiler, real-data, linux or host")
     return problems
 
@@ -178,7 +182,7 @@ def tags_say_what_proofs_do(lecture: Lecture) -> list[str]:
         if tree is None:
             continue  # another rule's business
         says = any(called_name(node) == "not_verified" for node in ast.walk(tree) if isinstance(node, ast.expr))
-        tags = set(cell.tags) & (TAGS - {"parameters", "host"})
+        tags = set(cell.tags) & (OF_PROOFS - {HOST})
         if says and cell.index not in proofs:
             problems.append(f"cell {cell.id}: not_verified is for proofs, which the ledger counts")
         elif says and not tags:
@@ -509,6 +513,10 @@ RULES = (  # for a lecture
     sections_are_there,
     pictures_are_read_aloud,
     calculators_are_introduced,
+    turns_are_whole,
+    guesses_are_settled,
+    the_program_stands_where_it_grows,
+    the_program_is_plain,
     says_its_minutes,
     folklore_names_who_tells_it,
     words_are_the_fields,
@@ -526,6 +534,10 @@ NOTEBOOK_RULES = (  # for a notebook that is no lecture
     colab_comes_before_all_code,
     pictures_are_read_aloud,
     calculators_are_introduced,
+    turns_are_whole,
+    guesses_are_settled,
+    the_program_stands_where_it_grows,
+    the_program_is_plain,
     words_are_the_fields,
     code_is_plain_python,
     links_to_cells_land,

@@ -15,7 +15,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from utils.course.notebooks.dataflow import Use, called_name, imported, root_of, touched_by, users, with_their_needs
+from utils.course.notebooks.dataflow import (
+    OURS,
+    YOUR_TURN,
+    Use,
+    called_name,
+    imported,
+    root_of,
+    touched_by,
+    users,
+    with_their_needs,
+)
 from utils.course.notebooks.notebook import Cell, Lecture, source_hash, syntax_tree
 from utils.proof_text import ASSERT_FUNCTIONS
 
@@ -49,7 +59,7 @@ DTYPES = {
 PRECISIONS = {"fp32": "bf16", "tf32": "fp32", "bf16": "fp16", "fp16": "bf16", "fp8": "bf16", "fp64": "fp32"}
 CONVERSIONS = {"double": "float", "float": "double", "half": "bfloat16", "bfloat16": "half", "long": "int"}
 
-SHOWN = {"print", "display", "not_verified", "explain_asserts", "Code", "Markdown", "HTML", "sleep"}
+SHOWN = {"print", "display", "not_verified", "explain_asserts", "settle", "Code", "Markdown", "HTML", "sleep"}
 SEEDED = {"default_rng", "RandomState", "Random"}
 # Names of repetitions and waiting times.
 ARRANGED = {"seed", "seeds", "rounds", "repeats", "repetitions", "timeout", "patience", "pause"}
@@ -140,7 +150,7 @@ class Words:
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("utils.checks"):
                     names = {alias.asname or alias.name for alias in node.names}
-                    self.functions |= names - {"explain_asserts", "not_verified"}
+                    self.functions |= names - {"explain_asserts", "not_verified", "settle", OURS, YOUR_TURN}
         defined = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
         self.own: set[str] = set()  # those that the lecture defines
         before = -1

@@ -10,6 +10,7 @@ from types import CodeType
 
 LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 STORES = {"STORE_NAME", "STORE_GLOBAL"}
+OURS, YOUR_TURN = "ours", "your_turn"  # what decorates our answer to a turn, and the student's
 
 
 class Use:
@@ -50,6 +51,8 @@ class Use:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             loads, _ = _globals_of(node)
             self._inside |= loads
+            if any(isinstance(each, ast.Name) and each.id == YOUR_TURN for each in node.decorator_list):
+                self.needs |= {node.name} - self.binds  # ours, which stand in for it
             self.binds.add(node.name)
         elif not isinstance(node, ast.Break | ast.Continue | ast.Pass):
             loads, stores = _globals_of(node)

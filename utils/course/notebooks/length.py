@@ -9,18 +9,21 @@ from pathlib import Path
 
 from utils.course import ROOT
 from utils.course.notebooks.notebook import CLAIM, Cell, Lecture, parsed, plain_claim, text_of
+from utils.course.notebooks.program import BEGIN, END
 
 # Four readers who read every cell guessed a student's time for each lecture: within about a fifth of this.
 WORDS, LINES = 150, 8  # read in a minute, of prose and of code
 A_CLAIM, A_TURN = 2, 4  # minutes
 STEP = 5  # minutes are told in fives
-TURN = re.compile(r"^@your_turn\b", re.MULTILINE)  # before a function that the student writes
+TURN = re.compile(r"^@your_turn\b|^\w+ = \.\.\.", re.MULTILINE)  # a function that the student writes, and a guess
 MINUTES = re.compile(r"about \d+ minutes")
 
 
 @dataclass(frozen=True)
 class Length:
-    """lines: of code that one sees and that are not blank; turns: functions that the student is asked to write.
+    """lines: of code that one sees and that are not blank, those of the program as it begins left out.
+
+    turns: functions that the student is asked to write, and guesses.
 
     What the cells run is no part of it: it depends on the machine, and Run All runs them while one reads.
     """
@@ -53,10 +56,16 @@ class Length:
 def length(lecture: Lecture) -> Length:
     """The length of a notebook; the signs before a claim are no words."""
     words = sum(len(_read(cell).split()) for cell in lecture.cells if cell.kind == "markdown")
-    seen = [cell for cell in lecture.code if not cell.raw["metadata"].get("jupyter", {}).get("source_hidden")]
-    lines = sum(bool(line.strip()) for cell in seen for line in cell.source.splitlines())
+    lines = sum(bool(line.strip()) for cell in lecture.code if not cell.is_folded for line in _new_lines(cell, lecture))
     turns = sum(len(TURN.findall(cell.source)) for cell in lecture.code)
     return Length(words, lines, len(lecture.claims), turns)
+
+
+def _new_lines(cell: Cell, lecture: Lecture) -> list[str]:
+    """The lines of a cell; of the program, which a student knows as it begins, those that the lecture adds."""
+    known = {line for each in lecture.code if BEGIN in each.tags for line in each.source.splitlines()}
+    of_program = {BEGIN, END} & set(cell.tags)
+    return [line for line in cell.source.splitlines() if not (of_program and line in known)]
 
 
 def _read(cell: Cell) -> str:

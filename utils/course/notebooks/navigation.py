@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from utils.course.notebooks.notebook import DEEPER, is_lecture, read
+from utils.course.notebooks.notebook import DEEPER, START, in_order, is_lecture, read
 
 CELL = "navigation"  # the cell's id
 INDEX = "README.md#lectures-and-labs"
-START, FOLDER = "start_here.ipynb", "notebooks"
+FOLDER = "notebooks"
 
 
 def navigation(path: Path) -> str:
@@ -17,12 +17,12 @@ def navigation(path: Path) -> str:
     if path.parent.name == DEEPER:
         (lecture,) = path.parents[1].glob(f"{path.name[:2]}_*.ipynb")
         return f"{_link(lecture, '../')} · [all lectures](../../{INDEX})"
-    order = [path.parent / START, *sorted(book for book in path.parent.glob("*.ipynb") if is_lecture(book))]
+    order = in_order(path.parent)
     at = order.index(path)
     number = path.name[:2]
     labs = sorted((path.parents[1] / "labs").glob(f"{number}*_*.ipynb"))
     parts = [
-        *(f"← {_link(book)}" for book in order[max(at - 1, 0) : at] if book.exists()),
+        *(f"← {_link(book)}" for book in order[max(at - 1, 0) : at]),
         f"[all lectures](../{INDEX})",
         *(f"[{read(lab).title.replace(' · ', ': ')}](../labs/{lab.name})" for lab in labs),
         *(f"deeper: {_link(book, f'{DEEPER}/')}" for book in sorted((path.parent / DEEPER).glob(f"{number}_*.ipynb"))),

@@ -11,6 +11,8 @@ NUMBERED = re.compile(r"\d\d(?=[a-z]?_)")
 CAPSTONE = "capstone"  # the notebook after the last lecture, whose claims are C.1, C.2, …
 SHEET = "cheat_sheet"  # asserts, but no claims: it runs with the lectures
 COLAB = "colab"  # the id of the first code cell, which fetches the course in Colab
+START = "start_here.ipynb"
+FOLD = "folded"  # the tag of a cell whose code is folded away
 HOST = "host"  # a tag, and the key of its reason in the cell's metadata
 SIGNS = {"Claim": "◆", "Folklore": "✗", "Misconception": "✗"}  # kind → the sign before it; a mark of what is false
 CLAIM = re.compile(
@@ -42,6 +44,11 @@ class Cell:
     def host(self) -> str:
         """Why this proof stays on the host although the machine may have a GPU; "" for all that do not."""
         return self.raw.get("metadata", {}).get(HOST, "") if HOST in self.tags else ""
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether its code is folded away in JupyterLab, in Colab and on the site."""
+        return bool(self.raw.get("metadata", {}).get("jupyter", {}).get("source_hidden"))
 
     @property
     def is_colab(self) -> bool:
@@ -129,6 +136,12 @@ def label_of(name: str) -> str:
 def runs_with_lectures(path: Path) -> bool:
     """Whether a notebook has its place in the ledger: all of them but the calculators and start_here."""
     return is_lecture(path) or path.stem == SHEET
+
+
+def in_order(folder: Path) -> list[Path]:
+    """What a student reads one after the other, of those in a folder: start_here, the lectures, the capstone."""
+    books = sorted(path for path in folder.glob("*.ipynb") if is_lecture(path))
+    return [*(path for path in [folder / START] if path.exists()), *books]
 
 
 def notebooks_in(folder: Path) -> list[Path]:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 from utils.atomic_write import write_bytes
 from utils.course import ROOT
+from utils.course.notebooks import program
 from utils.course.notebooks.length import with_minutes
 from utils.course.notebooks.navigation import CELL, with_navigation
 from utils.course.notebooks.notebook import (
     CLAIM,
     COLAB,
+    FOLD,
     LONGEST,
     callout,
+    in_order,
     load,
     notebooks_in,
     readable,
@@ -32,6 +35,7 @@ FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab, i
 SET_UP = "setup"  # folded in a lecture and in a starter
 POINTS, CHECKS = "points-so-far", "checks"  # only a starter has them, folded too
 NAME_CLAIMS = ("README.md", "tests/strength/equivalent.toml", "utils/versions.py")  # texts that name claims by number
+OURS = re.compile(r"^@ours\b", re.MULTILINE)  # before our answer to a turn, in a cell that is folded
 CHECK = "check-"  # how the id of a check begins; in a starter it is one line, in sight
 
 
@@ -60,7 +64,36 @@ def tidy(paths: list[Path], *, check: bool = False, root: Path = ROOT) -> int:
             print(f"{path}: {change}")
     if renumbered and not check:
         _mend_the_others(books, renumbered, root)
+    try:
+        for folder in dict.fromkeys(path.resolve().parent for path in books if program.may_hold(path)):
+            status |= int(_write_program(folder, check=check) and check)
+    except ValueError as error:
+        print(f"the program is not handed on: {error}")
+        status = 1
     return status
+
+
+def _write_program(folder: Path, *, check: bool) -> bool:
+    """Hand each stage of the program on: to the notebooks after the one that ends with it, and to its file.
+
+    Returns whether anything changes; with `check` nothing is written.
+    """
+    changes = program.changed_files(folder)
+    for path in in_order(folder):
+        before = load(path)
+        after = program.with_beginning(before, path)
+        if program.text_with(program.BEGIN, after) != program.text_with(program.BEGIN, before):
+            changes[path] = as_bytes(after)
+    for path, content in changes.items():
+        print(f"{path}: {'the program as it stands there written' if content else 'no notebook ends with it: removed'}")
+        if check:
+            continue
+        if content is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, content)
+    return bool(changes)
 
 
 def _mend_the_others(books: list[Path], renumbered: dict[str, str], root: Path) -> None:
@@ -99,7 +132,8 @@ def changes_of(path: Path, renumbered: dict[str, str] | None = None) -> list[str
                 CLAIM.match(text_of(new["source"]))
                 and "the claim numbered and set apart, as a quotation after its sign"
             )
-            rest = "minutes written" if index == 0 else "the new numbers of claims written"
+            begins = program.BEGIN in new["metadata"].get("tags", []) and "the program as it stands there written"
+            rest = begins or ("minutes written" if index == 0 else "the new numbers of claims written")
             what = "links written" if new["id"] == CELL else claim or rest
             changes.append(f"cell {new['id']}: {what}")
         if old.get("metadata", {}).get("name") != (name := new["metadata"].get("name")):
@@ -124,7 +158,7 @@ def stored(path: Path, renumbered: dict[str, str] | None = None) -> dict:
     `renumbered`: the claims of all notebooks whose numbers change, old → new; None for those of this notebook alone.
     """
     book, own = numbered(load(path), path)
-    mended_book = with_mended(book, own if renumbered is None else renumbered)
+    mended_book = with_mended(program.with_beginning(book, path), own if renumbered is None else renumbered)
     return with_minutes(tidied(with_navigation(mended_book, path)), path)
 
 
@@ -136,9 +170,15 @@ def tidied(book: dict) -> dict:
     for cell in cells:
         name = cell["id"]
         of_starter = starter and name in (POINTS, CHECKS)
-        if name == COLAB or of_starter or (name == SET_UP and (lecture or starter)):
+        set_up = name == COLAB or of_starter or (name == SET_UP and (lecture or starter))
+        if set_up or FOLD in cell["metadata"].get("tags", []) or _is_ours(cell):
             cell["metadata"] |= FOLDED
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _is_ours(cell: dict) -> bool:
+    """Whether it holds our answer to a turn."""
+    return cell["cell_type"] == "code" and OURS.search(text_of(cell["source"])) is not None
 
 
 def as_bytes(book: dict) -> bytes:

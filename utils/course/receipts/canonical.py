@@ -1,8 +1,8 @@
 """Code in a canonical form: two pieces of code have one form if they differ in nothing that they compute.
 
-Left out are comments, blanks, docstrings, and words for a reader: what `print` and `display` show, the messages of
-asserts and of raised errors. A call inside what is shown stays, since it may do something. Local variables of functions
-are numbered; parameters keep their names, which callers may use.
+Left out are comments, blanks, docstrings, what a turn is checked with, and words for a reader: what `print` and `display`
+show, the messages of asserts and of raised errors. A call inside what is shown stays, since it may do something. Local
+variables of functions are numbered; parameters keep their names, which callers may use.
 
 Where something listens (a cell that catches an error and may read it, code that captures what is printed) the words
 count: see LISTENING and `catches`. Where something reads source (READING_SOURCE) its text counts, comments and all.
@@ -12,8 +12,15 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from utils.checks.elsewhere import shape
+from utils.course.notebooks.dataflow import OURS
 
-SHOWN = {"print", "display", "not_verified", "explain_asserts"}  # functions whose arguments are words for a reader
+SHOWN = {
+    "print",
+    "display",
+    "not_verified",
+    "explain_asserts",
+    "settle",
+}  # functions whose arguments are words for a reader
 LISTENING = {"redirect_stdout", "redirect_stderr", "StringIO", "getvalue", "PIPE"}
 CALLING_PROGRAMS = {
     "capture_output",
@@ -107,6 +114,11 @@ class _Silence(ast.NodeTransformer):
         if not self.words and self._is_shown(node.value):
             calls = [self.visit(call) for call in _outer_calls(_arguments(node.value))]
             return ast.Expr(calls[0] if len(calls) == 1 else ast.Tuple(calls, ast.Load())) if calls else None
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """What our answer to a turn is decorated with, cases and sentences, changes nothing of it."""
+        node.decorator_list = [each.func if _calls(each, {OURS}) else each for each in node.decorator_list]
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.Call:

@@ -23,8 +23,9 @@ from utils.course.receipts.canonical import FUNCTIONS, LISTENING, READING_SOURCE
 
 ROOM = "utils"
 NOT_REACHED = {"course", "grader", "site", "figures"}  # rooms that a text which names any module does not mean
-# What says in words what an assert compared, and what a server imports before anybody asks: no verdict depends on them.
-SPEAKING = {"utils.checks.explained", "utils.checks.shown", "utils.checks.elsewhere"}
+# What says in words what an assert compared, what hands on our answer to a turn as it is, and what a server imports before
+# anybody asks: no verdict depends on them.
+SPEAKING = {"utils.checks.explained", "utils.checks.shown", "utils.checks.elsewhere", "utils.checks.turns"}
 IN_ADVANCE = {("utils.distributed.launch", "PRELOADED")}
 PURE = {
     "dataclass",

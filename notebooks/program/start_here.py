@@ -1,0 +1,37 @@
+# The program of start_here. Written by make tidy from start_here.ipynb: edit its last program cell.
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from utils.data import fashion_mnist
+
+torch.manual_seed(0)
+data = fashion_mnist()
+x, y = data.train.x[:10_000], data.train.y[:10_000]
+x_val, y_val = data.val.x, data.val.y
+
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+learning_rate, batch_size, epochs = 0.1, 50, 5
+
+
+def accuracy(model, x, y):
+    with torch.no_grad():
+        return (model(x).argmax(dim=1) == y).float().mean().item()
+
+
+print(f"before: {accuracy(model, x_val, y_val):.0%} right")
+losses = []
+for epoch in range(epochs):
+    for rows in torch.randperm(len(x)).split(batch_size):
+        loss = F.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= learning_rate * p.grad
+                p.grad = None
+        losses.append(loss.item())
+    print(
+        f"epoch {epoch + 1}: right on {accuracy(model, x, y):.1%} of its own pictures,",
+        f"{accuracy(model, x_val, y_val):.1%} of new ones",
+    )

@@ -1,12 +1,12 @@
 """A loss that draws random numbers is tried as any other: chance makes no sum of a mean, and no mean of a sum."""
 
 import random
-import re
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.advice import programs
 from helpers.by_hand import classes, distance, train_by_hand
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -126,6 +126,29 @@ def test_a_loss_that_reads_the_model_and_draws_is_told_from_one_that_only_draws(
         fit(lambda outputs, y: (noise(outputs, y) + model.load, len(y)), Y, model)
 
 
+class TwoOutputs(nn.Linear):
+    """Returns its outputs, and a number of the whole batch."""
+
+    def forward(self, x):
+        outputs = super().forward(x)
+        return outputs, outputs.square().mean()
+
+
+def noise_on_the_first(outputs, y):
+    return noise_and_count(outputs[0], y)
+
+
+def noise_and_a_balance(outputs, y):
+    total, count = noise_and_count(outputs[0], y)
+    return total + count * outputs[1], count
+
+
+def test_chance_does_not_pass_for_a_number_of_the_whole_batch():
+    assert fit(noise_on_the_first, Y, TwoOutputs(4, 3)).steps == 2
+    with pytest.raises(ValueError, match="accumulation is 2, but the loss of a batch is not the sum"):
+        fit(noise_and_a_balance, Y, TwoOutputs(4, 3))
+
+
 # ---- no sums ---------------------------------------------------------------------------------------------------------
 
 
@@ -141,9 +164,8 @@ def mean_of_noisy_logits(outputs, labels):
 def test_a_mean_of_what_is_drawn_is_refused_with_lines_that_work(loss, y):
     with pytest.raises(ValueError, match="the loss is a mean") as raised:
         fit(loss, y, accumulation=1)
-    lines = re.search(r"    def pair.*\n(        .*\n)+", str(raised.value)).group()
     given = {"loss": loss, "torch": torch}
-    exec("\n".join(line.removeprefix("    ") for line in lines.splitlines()), given)
+    exec(programs(str(raised.value))[0], given)
     assert fit(given["pair"], y).steps == 2
 
 

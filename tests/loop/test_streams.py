@@ -176,6 +176,27 @@ def test_a_collate_function_makes_batches_of_a_streams_examples():
     assert trained_on(Lines(), collate=collate) == trained_on(Lines())
 
 
+class InDicts(Lines):
+    """Its examples are trees."""
+
+    def __iter__(self):
+        yield from (({"x": x, "none": None}, y) for x, y in super().__iter__())
+
+
+class WatchedInDicts(Watched):
+    def forward(self, x):
+        return super().forward(x["x"])
+
+
+def test_a_stream_of_trees():
+    model = WatchedInDicts()
+    train(model, InDicts(), None, CONFIG)
+    plain = Watched()
+    train(plain, Lines(), None, CONFIG)
+    assert model.batches == plain.batches
+    assert all(map(torch.equal, model.state_dict().values(), plain.state_dict().values()))
+
+
 def test_afterwards_it_stands_where_it_stood():
     for make, config in STREAMS.values():
         stream = make()
@@ -481,10 +502,11 @@ class Yields:
         ((X, Y, Y), "is a tuple"),
         (X, "is a Tensor"),
         ((X.numpy(), Y.numpy()), "is a tuple"),
+        (({"x": X, "title": "a"}, Y), "has 'a' at x['title'], of type str"),
         ((X[:4], Y[:3]), "has shapes (4, 1), (3,)"),
         ((X[:0], Y[:0]), "at least one"),
     ],
-    ids=["a dict", "three", "one", "arrays", "unequal", "empty"],
+    ids=["a dict", "three", "one", "arrays", "a string", "unequal", "empty"],
 )
 def test_batches_that_are_no_pairs(batch, told):
     refused(Yields(batch), told, config=BATCHES)

@@ -65,6 +65,7 @@ from utils.loop.preflight import (
     NOT_ADDITIVE,
     check_arguments,
     check_data,
+    check_kind_of_loss,
     check_outputs_and_targets,
     check_own_loss,
     check_ranks,
@@ -231,7 +232,8 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
         norms = torch._foreach_norm(gradients)
     except NotImplementedError as error:  # torch's text speaks of its backends
         raise ValueError(
-            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with sparse=False"
+            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with "
+            "sparse=False, and take an optimizer for dense gradients"
         ) from error
     norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:
@@ -279,9 +281,10 @@ def train(
     add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
     schedule: (step from 0, steps) → the factor of the peak rate at this step; it replaces schedule, warmup and final_lr of
     the config. It is asked for all steps beforehand, and must give the same answers again.
-    order: step, from 0 → the indices of its batch, over all ranks: a sampler, say. A pure function of the step, for which
-    the global random streams are seeded. The batch has as many examples as it gives. None: epochs, shuffled.
-    collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
+    order: step, from 0 → the indices of its batch, over all ranks, as a sampler chooses them. It must be a pure function of
+    the step, for which the global random streams are seeded. A batch is as large as it says. None: epochs, shuffled.
+    collate: list of examples → (x, y), where torch cannot stack them, since they differ in length, or where they are no
+    pairs yet, but rows of a table.
     on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
     that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
     progress: show a progress bar.
@@ -576,6 +579,7 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
+    check_kind_of_loss(loss)
     if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
     return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks, check_shapes_of="data")

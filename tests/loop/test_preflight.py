@@ -112,6 +112,14 @@ def test_differences_leave_out_what_only_watches():
     assert differences(old | {"gone": 1}, Config()) == ["gone: 1 → None"]
 
 
+def test_differences_leave_out_what_errors_tell_to_change_in_the_same_run():
+    """Micro-batches that fit into memory, and steps that are left out; the other way the steps made would be others."""
+    old = {field.name: field.default for field in fields(Config)}
+    assert differences(old, Config(accumulation=4, nonfinite="skip", max_skips=99)) == []
+    old |= {"accumulation": 4, "nonfinite": "skip", "max_skips": 99}
+    assert differences(old, Config()) == ["accumulation: 4 → 1", "nonfinite: 'skip' → 'raise'", "max_skips: 99 → 16"]
+
+
 # ---- data and model -------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +151,7 @@ class Unchecked(Dataset):
             TensorData(torch.full((4, 8), 3), torch.zeros(4, 8, dtype=torch.int64)),
             "does not take the data",
         ),
-        (net().requires_grad_(False), TensorData(X, Y), "no parameter with requires_grad=True"),
+        (net().requires_grad_(False), TensorData(X, Y), "the model has no parameter that trains"),
     ],
 )
 def test_train_refuses_what_does_not_fit_before_writing_anything(tmp_path, model, data, message):
@@ -484,9 +492,7 @@ def test_a_part_that_was_frozen_between_two_legs(tmp_path):
     model = net()
     model[1].requires_grad_(False)
     before = snapshot(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"trains 4 parameters .* this one 2 .*was a part frozen since(.|\n)*best_weights"
-    ):
+    with pytest.raises(ValueError, match=r"trains 4 parameters .* this one 2 .*was a part frozen since"):
         train(model, TensorData(X, Y), None, Config(steps=4), run=tmp_path)
     assert snapshot(tmp_path) == before
 

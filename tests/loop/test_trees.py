@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.advice import followed
 from helpers.paths import ROOT
 from torch import nn
 from torch.utils._pytree import register_pytree_node
@@ -391,7 +392,7 @@ def lines_of(message: str) -> list[str]:
     for line in str(message).splitlines():
         if line.startswith("    "):
             lines.append(line)
-            if line.startswith(("    train(", "    evaluate(")):
+            if line.startswith("    train("):
                 programs.append(textwrap.dedent("\n".join(lines)))
                 lines = []
     return programs
@@ -408,19 +409,22 @@ def refused(model, data, *words: str, **options) -> str:
     return str(error.value)
 
 
+def first_record(message: str, model, data, loss, program: int = 0) -> dict:
+    """The record of the first step of the run that was refused, once its loss is changed as the message says."""
+    call = {"model": model, "train_data": data, "config": Config(steps=1, **SGD), "loss": loss}
+    return train(**followed(message, call, "loss", program=program)).history[0]
+
+
 def run_lines(program: str, model, data, **names) -> dict:
-    """Run a program of a message as it stands; the record of its first step, or what it evaluates."""
-    shown = []
+    """Run a program of a message as it stands; the record of its first step."""
+    history = []
 
-    def first_record(*arguments, **options):
-        shown.extend(train(*arguments, **options).history)
+    def and_note(*arguments, **options):
+        history.extend(train(*arguments, **options).history)
 
-    def scores(*arguments, **options):
-        shown.append(evaluate(*arguments, **options))
-
-    names |= {"torch": torch, "train": first_record, "evaluate": scores, "model": model, "data": data}
+    names |= {"torch": torch, "train": and_note, "model": model, "data": data}
     exec(program, {"config": Config(steps=1, **SGD), **names})
-    return shown[0]
+    return history[0]
 
 
 def mask_time_first(examples):
@@ -723,20 +727,21 @@ def test_a_number_of_trees_says_what_to_divide_by():
         (Model(of_two_heads), LABELS, lambda o, t: cross_entropy_sum(o[0], t) + o[1].square().sum(), N),
     ]:
         message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=sum_of)
-        first, second = lines_of(message)
         expected = sum_of(copy.deepcopy(model)(X), y).item() / count
-        assert run_lines(first, copy.deepcopy(model), Rows(X, y), loss=sum_of)["loss"] == pytest.approx(expected)
+        assert first_record(message, copy.deepcopy(model), Rows(X, y), sum_of)["loss"] == pytest.approx(expected)
         mean = lambda o, t, sum_of=sum_of: sum_of(o, t) / len(o[0])  # noqa: E731
-        (_, second) = lines_of(refused(model, Rows(X, y), "the loss does not say what to divide by", loss=mean))
-        assert run_lines(second, copy.deepcopy(model), Rows(X, y), loss=mean)["loss"] == pytest.approx(expected)
+        message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=mean)
+        assert first_record(message, copy.deepcopy(model), Rows(X, y), mean, program=1)["loss"] == pytest.approx(
+            expected
+        )
 
 
 def test_a_mean_of_trees_and_a_count_is_no_sum():
     mean = lambda outputs, y: (of_both(outputs, y)[0] / len(y["label"]), len(y["label"]))  # noqa: E731
     data = Rows(X, {"label": LABELS, "box": REAL})
-    (program,) = lines_of(refused(Model(of_two_heads), data, "the loss is a mean", loss=mean))
+    message = refused(Model(of_two_heads), data, "the loss is a mean", loss=mean)
     expected = of_both(Model(of_two_heads)(X), {"label": LABELS, "box": REAL})[0].item() / N
-    assert run_lines(program, Model(of_two_heads), data, loss=mean)["loss"] == pytest.approx(expected)
+    assert first_record(message, Model(of_two_heads), data, mean)["loss"] == pytest.approx(expected)
 
 
 def contrast(outputs, targets):
@@ -810,9 +815,9 @@ def test_outputs_that_are_one_for_the_whole_batch_train_in_whole_batches(build, 
 def test_a_mean_that_the_model_has_taken_is_no_sum():
     data = Rows({"x": X, "labels": LABELS}, LABELS)
     loss = lambda outputs, y: (outputs["loss"], len(y))  # noqa: E731
-    (program,) = lines_of(refused(Model(of_its_own), data, "the loss is a mean", loss=loss))
+    message = refused(Model(of_its_own), data, "the loss is a mean", loss=loss)
     expected = F.cross_entropy(Model(of_its_own).one(X), LABELS).item()
-    assert run_lines(program, Model(of_its_own), data, loss=loss)["loss"] == pytest.approx(expected, rel=1e-12)
+    assert first_record(message, Model(of_its_own), data, loss)["loss"] == pytest.approx(expected, rel=1e-12)
     with pytest.raises(ValueError, match="the loss is a mean"):
         evaluate(Model(of_its_own), data, loss=loss)
 
@@ -925,14 +930,14 @@ def along_axis_1(model, x):
 
 
 def test_evaluate_asks_which_axis_holds_the_classes():
-    """As many classes as places: the default loss is refused as in train, and both lines are right."""
+    """As many classes as places: the default loss is refused as in train, and both losses that it names are right."""
     model, data = Model(along_axis_1), TensorDataset(SERIES, STEPS)
     with pytest.raises(ValueError, match="the classes may be axis 1 of the outputs or the last") as error:
         evaluate(model, data, batch_size=5)
-    first, last = lines_of(error.value)
     logits = model(SERIES)
-    for program, axis in ((first, 1), (last, -1)):
-        scores = run_lines(program, model, data)
+    for number, axis in enumerate((1, -1)):
+        call = followed(str(error.value), {"train_data": data}, "loss", program=0, number=number)
+        scores = evaluate(model, data, loss=call["loss"])
         assert scores.loss == pytest.approx(F.cross_entropy(logits.movedim(axis, 1), STEPS).item(), rel=1e-12)
         assert scores.accuracy == logits.argmax(axis).eq(STEPS).double().mean().item()
 
@@ -963,8 +968,8 @@ def test_evaluate_refuses_classes_on_another_axis_than_torchs(places):
         return
     with pytest.raises(ValueError, match="the classes, as axis 1") as error:
         evaluate(model, data, loss=loss)
-    (program,) = lines_of(error.value)
-    scores = run_lines(program, model, data, loss=loss)
+    call = followed(str(error.value), {"train_data": data, "loss": loss}, "loss", program=0)
+    scores = evaluate(model, data, loss=call["loss"])
     assert scores.loss == pytest.approx(loss(logits.movedim(-1, 1), STEPS[:, :2]).item(), rel=1e-12)
 
 
@@ -972,5 +977,5 @@ def test_evaluate_refuses_labels_that_are_no_classes():
     for y in (REAL[:, 0], LABELS.int()):
         with pytest.raises(ValueError, match=r"cross-entropy needs class indices .*\(data: y"):
             evaluate(nn.Linear(4, 3).double(), TensorDataset(X, y))
-    with pytest.raises(ValueError, match="pairs every output with every target"):
+    with pytest.raises(ValueError, match="outputs and targets differ in shape"):
         evaluate(nn.Linear(4, 1).double(), TensorDataset(X, REAL[:, 0]), loss=nn.MSELoss())

@@ -91,6 +91,11 @@ def described(tree: Tree, name: str) -> str:
     return ", ".join(shown)
 
 
+def shortened(leaf: object) -> str:
+    """A leaf for a message, on one line."""
+    return " ".join(repr(leaf).split())[:60]
+
+
 def stack(examples: list) -> Tree:
     """Examples of one form → a batch of that form: torch's default_collate, of every leaf alone where x or y are trees.
 

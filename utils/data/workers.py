@@ -88,14 +88,14 @@ def _require_files(workers: int, prefetch: int) -> None:
     except OSError as error:
         used = limit if error.errno == errno.EMFILE else 0  # 0: a system that does not tell
     if limit != resource.RLIM_INFINITY and limit - used < needed:
-        raise _too_few_files(workers)
+        raise _too_few_files(workers, used + needed)
 
 
-def _too_few_files(workers: int) -> RuntimeError:
+def _too_few_files(workers: int, needed: int = 0) -> RuntimeError:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return RuntimeError(
         f"this process may have {limit} files open, too few for {workers} workers and their batches: raise the limit "
-        f"(ulimit -n {max(1024, 4 * limit)}), or use fewer workers"
+        f"(ulimit -n {max(1024, 4 * limit, needed)}), or use fewer workers"
     )
 
 

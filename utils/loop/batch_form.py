@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
-from utils.data.trees import Tree, named_leaves, tensors
+from utils.data.trees import Tree, named_leaves, shortened, tensors
 from utils.loop.metrics import KnownLoss
 
 
@@ -25,7 +25,9 @@ def pair_of(batch: object, name: str, data: Dataset) -> tuple[Tree, Tree]:
     for part, tree in zip("xy", batch, strict=True):
         _require_tree(tree, part, name)
         if not tensors(tree):
-            raise ValueError(f"{name}: an example must be a pair (x, y), and {part} holds no tensor ({tree!r:.60})")
+            raise ValueError(
+                f"{name}: an example must be a pair (x, y), and {part} holds no tensor ({shortened(tree)})"
+            )
     return tuple(batch)
 
 
@@ -45,7 +47,7 @@ def _require_tree(tree: Tree, part: str, name: str) -> None:
             move = "make it a tensor with one entry for each example, or a dict of such"
         raise ValueError(
             f"{name}: an example must be a pair (x, y) of tensors or numbers, or dicts, lists and tuples of them, but "
-            f"{place} is {leaf!r:.60}, of type {kind}: {move}"
+            f"{place} is {shortened(leaf)}, of type {kind}: {move}"
         )
 
 
@@ -168,7 +170,7 @@ def check_batch(x: Tree, y: Tree, examples: int, name: str = "the data") -> None
     if isinstance(x, Tensor) and isinstance(y, Tensor):
         raise ValueError(
             f"{came} x {tuple(x.shape)} and y {tuple(y.shape)}: the first "
-            f"axis of both must count the examples, since batches are cut along it{BATCH_FIRST}"
+            f"axis of both must count the examples, since batches are cut along it{_batch_first(x, y, examples)}"
         )
     wrong = [
         (place, leaf)
@@ -186,23 +188,33 @@ def check_batch(x: Tree, y: Tree, examples: int, name: str = "the data") -> None
     )
 
 
+def _batch_first(x: Tensor, y: Tensor, examples: int) -> str:
+    """The lines that put the examples first, where they are axis 1 of x, or of y and then of the outputs."""
+    turns = []
+    for tensor in (x, y):
+        is_first = tensor.dim() > 0 and len(tensor) == examples
+        if not is_first and (tensor.dim() < 2 or tensor.shape[1] != examples):
+            return ""
+        turns.append("" if is_first else ".transpose(0, 1)")
+    turn_x, turn_y = turns
+    return f""". Where time comes first, pass BatchFirst(model) and collate=batch_first:
+    def batch_first(examples):
+        x, y = collate(examples)
+        return x{turn_x}, y{turn_y}
+    class BatchFirst(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+        def forward(self, x):
+            return self.model(x{turn_x}){turn_y}"""
+
+
 def _may_be_assigned_to(tree: Tree) -> bool:
     """Whether every leaf can be replaced in its place, which a tuple does not allow."""
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     return (tree is None or isinstance(tree, Tensor | dict | list)) and all(map(_may_be_assigned_to, parts))
 
 
-BATCH_FIRST = """. Where time comes first:
-    def batch_first(examples):
-        x, y = collate(examples)
-        return x.transpose(0, 1), y.transpose(0, 1)
-    class BatchFirst(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-        def forward(self, x):
-            return self.model(x.transpose(0, 1)).transpose(0, 1)
-    train(BatchFirst(model), data, config=config, collate=batch_first)"""
 BATCH_FIRST_IN_TREES = """. Where time comes first, and have the model put it back:
     def batch_first(examples):
         x, y = collate(examples){moves}

@@ -204,9 +204,10 @@ def require_same_trained(saved: dict, current: dict) -> None:
     if before != now:
         raise ValueError(
             f"the checkpoint's optimizer trains {sum(before)} parameters (in groups of {before}), this one {sum(now)} (in "
-            f"groups of {now}): was a part frozen since, or set free? Do as before, or begin a new run with its weights:\n"
-            "    model.load_state_dict(best_weights(the_old_folder))  # from utils.loop.run_folder\n"
-            "    train(model, data, val_data, config, run=another_folder)"
+            f"groups of {now}): was a part frozen since, or set free? Do as before, or begin another run with its weights:\n"
+            "    from utils.loop.saved_run import read_run\n"
+            "    weights, _ = read_run(run).weights()\n"
+            "    model.load_state_dict(weights)"
         )
 
 

@@ -190,14 +190,17 @@ NOW_ARGUMENTS_OF_TRAIN = frozenset({"dollars_per_hour", "peak_flops", "progress"
 def differences(old: dict, new: Config) -> list[str]:
     """Differences between a saved config and `new` that forbid a resume: ["lr: 0.001 → 0.01", …].
 
-    A run at a constant rate may get more steps: those that it has made are the same. A field that an older version did
-    not save is what is now its default.
+    A run at a constant rate may get more steps: those that it has made are the same. So they are if steps that are not
+    finite, which have ended it, are left out from now on, or more of them; or if its micro-batches become smaller, apart
+    from rounding. A field that an older version did not save is what is now its default.
     """
     watched = frozenset() if new.patience else WHEN_VALIDATED
     now = asdict(new)
     old = {field.name: field.default for field in fields(Config)} | old
     longer = new.schedule == "constant" and not 0 < new.warmup < 1 and new.steps > old["steps"]
-    may_change = MAY_CHANGE_ON_RESUME | watched | NOW_ARGUMENTS_OF_TRAIN | ({"steps"} if longer else set())
+    grown = {name for name in ("accumulation", "max_skips") if now[name] > old[name]}
+    may_change = MAY_CHANGE_ON_RESUME | watched | NOW_ARGUMENTS_OF_TRAIN | grown | ({"steps"} if longer else set())
+    may_change |= {"nonfinite"} if new.nonfinite == "skip" else set()
     return [
         f"{name}: {old.get(name)!r} → {now.get(name)!r}" + ", by which patience counts" * (name in WHEN_VALIDATED)
         for name in {**now, **old}

@@ -60,6 +60,14 @@ def in_plain_words(error: Exception) -> str | None:
             f"{text.split(',')[0]}, and train asks for deterministic kernels: Config(deterministic=False) does without "
             "them, and the same run may then end with other bits"
         )
+    if "have the same dtype" in text or (text.startswith("Input type") and "should be the same" in text):
+        return f"{text}: give both one type, the data that of the weights, by x.float() say"
+    if "can't be cast to the desired output type" in text:
+        return f"{text}: the loss computes with real numbers, which the targets become by .float()"
+    if "expected target dtype to be Long" in text or "expected scalar type Long" in text:
+        return (
+            f"{text}: class indices are of dtype int64, which they become by .long(); or pass a loss for real numbers"
+        )
     if "finished reduction in the prior iteration" in text:
         return no_gradient_message("a parameter")
     return None
@@ -130,11 +138,13 @@ def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, 
     if len(suspects):
         look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}"
         look_at += " of this batch, counted from 0" * of_stream
+    in_data = what.startswith(("the input", "the target"))
+    smaller_steps = "" if in_data or step == 0 else ", lower lr or set clip"
     reason = state.before.why_it_cannot_be_undone()
     but = f" (not so all buffers: {reason})" if reason else ""
     return (
         f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, {format_batch(order, step)}): {what}. The weights are "
-        f"those before it{but}. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"those before it{but}. Look at {look_at}{smaller_steps}; nonfinite='skip' continues without such steps"
     )
 
 
@@ -244,8 +254,8 @@ def require_finite(state: State) -> None:
     if state.ranks.any(not all_finite(to_local(state.parameters))):
         raise FloatingPointError(
             f"a weight is not finite after step {state.step}: a finite gradient caused too large an update (lr "
-            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
-            "what was saved before is finite, and may be large already"
+            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start a new "
+            "run: what was saved before is finite, and may be large already"
         )
     bad = [name for name in state.finite_buffers if not all_finite([state.model.get_buffer(name)])]
     if bad := state.ranks.of_first(bad):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +51,10 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tree, y: Tree, labels: Tree, wh
     if not math.isfinite(total) or total == 0:
         return True  # nothing can be told; where it is not finite, the first step will raise
     twice, _ = _sum_and_count(loss, *(rows(tree, [0, 1, 2, 3] * 2) for tree in (outputs, y)), what)
-    _require_no_mean(original, total, twice, outputs, y, is_pair)
+    if _is_mean(total, twice):
+        raise ValueError(
+            _mean_message(total, twice, y) + _lines_for_a_mean(original, loss, outputs, y, labels, is_pair)
+        )
     difference = _difference(loss, outputs, y, what)
     if is_pair:
         return difference is None
@@ -64,33 +68,39 @@ def try_loss(loss: Loss, is_pair: bool, outputs: Tree, y: Tree, labels: Tree, wh
         if outputs.shape != y.shape and outputs.numel() == y.numel():
             raise ValueError(
                 f"outputs and targets differ in shape, and the loss pairs every output with every target ({difference}; "
-                f"{what}): give both one shape, outputs.squeeze(-1) say"
+                f"{what}){ONE_SHAPE}"
             )
         raise ValueError(
-            f"the loss is not a sum over the targets ({difference}; {what}). Say whether it is a sum over the examples:"
-            f"{lines_of_a_pair('', 'len(targets)')}\nor their mean:{lines_of_a_pair(' * len(targets)', 'len(targets)')}"
+            f"the loss is not a sum over the targets ({difference}; {what}). Say what it is by loss=pair, a sum over the "
+            f"examples:{lines_of_a_pair('', 'len(targets)')}\nor their mean:"
+            f"{lines_of_a_pair(' * len(targets)', 'len(targets)')}"
         )
     _require_sum_over_entries(loss, outputs, y, total, what)
-    _require_cost_of_all(loss, outputs, y, labels, total, what)
+    _require_cost_of_all(loss, outputs, y, labels, what)
     return True
 
 
 def try_loss_of_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree, what: str) -> None:
     """Raises ValueError, as try_loss does, for a mean with a count, where the outputs of a batch cannot be drawn."""
     x, y = rows(x, [0, 0, -1, -1]), rows(y, [0, 0, -1, -1])
-    original, loss = loss, without_chance(loss, model(x), y)
+    loss = without_chance(loss, model(x), y)
     total, _ = _sum_and_count(loss, model(x), y, what)
     double = [rows(tree, [0, 1, 2, 3] * 2) for tree in (x, y)]
     twice, _ = _sum_and_count(loss, model(double[0]), double[1], what)
-    _require_no_mean(original, total, twice, None, y, is_pair=True)
+    if _is_mean(total, twice):
+        raise ValueError(_mean_message(total, twice, y) + LINES_FOR_A_PAIR)
 
 
-def _require_no_mean(loss: Loss, total: float, twice: float, outputs: Tree, y: Tree, is_pair: bool) -> None:
-    if not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3):
-        raise ValueError(
-            f"the loss is a mean ({total:.4g} for {count_examples(y)} examples, {twice:.4g} for the same twice over): "
-            f'return the sum over the targets, reduction="sum"{_lines_for_a_mean(loss, outputs, y, is_pair)}'
-        )
+def _is_mean(total: float, twice: float) -> bool:
+    """Whether a loss is as large for a batch twice over."""
+    return not math.isclose(total, 0, abs_tol=1e-6) and math.isclose(twice, total, rel_tol=1e-3)
+
+
+def _mean_message(total: float, twice: float, y: Tree) -> str:
+    return (
+        f"the loss is a mean ({total:.4g} for {count_examples(y)} examples, {twice:.4g} for the same twice over): return "
+        'the sum over the targets, reduction="sum"'
+    )
 
 
 def reads_the_model(loss: Loss, model: nn.Module, x: Tree, y: Tree) -> bool:
@@ -267,10 +277,17 @@ def _with_gaps(loss: Loss, outputs: Tree, y: Tree) -> list[Tree]:
         on_cpu = leaf.device.type == "cpu"
         mark = math.nan if leaf.is_floating_point() else IGNORE if leaf.dtype.is_signed and on_cpu else None
         if mark is not None:
-            leaf = leaf.clone()
-            leaf.view(-1)[0] = mark
-            gaps.append(tree_unflatten([*leaves[:number], leaf, *leaves[number + 1 :]], form))
+            gaps.append(tree_unflatten([*leaves[:number], _with_gap(leaf, mark), *leaves[number + 1 :]], form))
     return [gap for gap in gaps if math.isfinite(_loss_of(loss, outputs, gap) or math.nan)]
+
+
+def _with_gap(y: Tensor, mark: float) -> Tensor:
+    """The targets with a mark, as of a missing one, in place of the first that has none."""
+    with_gap = y.clone()
+    entries = with_gap.view(-1)
+    unmarked = (~entries.isnan() if math.isnan(mark) else entries.ne(mark)).nonzero()
+    entries[unmarked[:1]] = mark
+    return with_gap
 
 
 def _sum_and_count(loss: Loss, outputs: Tree, y: Tree, what: str) -> tuple[float, float]:
@@ -313,7 +330,7 @@ def _require_sum_over_entries(loss: Loss, outputs: Tensor, y: Tensor, total: flo
         if not any(_adds_up_along(loss, outputs, y, axis, c, total) for c in _class_axes(outputs, y)):
             raise ValueError(
                 f"the loss is not a sum over the {y[0].numel()} targets of each example: cut along axis {axis} of the "
-                f"targets, its parts do not add up ({what}). Say what to divide by, if it is a sum over examples:"
+                f"targets, its parts do not add up ({what}). Say what to divide by: loss=pair, if it is a sum over examples:"
                 f"{lines_of_a_pair('', 'len(targets)')}"
             )
 
@@ -334,14 +351,31 @@ def _adds_up_along(loss: Loss, outputs: Tensor, y: Tensor, axis: int, class_axis
     return None not in parts and math.isclose(sum(parts), total, rel_tol=1e-4, abs_tol=1e-6)
 
 
-def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, total: float, what: str) -> None:
+def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> None:
     """Targets that cost nothing whatever the outputs, padding or gaps, would be counted all the same."""
+    if uncounted := _uncounted(loss, outputs, y, labels):
+        value, count = uncounted
+        raise ValueError(
+            f"targets that are {value} cost nothing, but would be counted ({what}). Say what to divide by: loss=pair, if "
+            f"they do not count:{lines_of_a_pair('', count)}"
+        )
+
+
+def _uncounted(
+    loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor, is_mean: bool = False
+) -> tuple[object, str] | None:
+    """A value of targets that the loss leaves out, and how to count the others; None if there is none.
+
+    Targets of that value alone cost nothing, or their mean is that of nothing: NaN.
+    """
     if y.is_floating_point():
-        with_gap = y.clone()
-        with_gap.view(-1)[0] = math.nan
-        rest = _loss_of(loss, outputs, with_gap)
-        if rest is not None and math.isfinite(rest) and rest != total:  # equal: the loss looks at no target
-            raise ValueError(_costs_nothing("NaN", "(~targets.isnan()).sum()", what))
+        whole = y.nan_to_num()
+        rest = _loss_of(loss, outputs, _with_gap(whole, math.nan))
+        # The same as of all of them: the loss looks at no target.
+        if rest is not None and math.isfinite(rest) and rest != _loss_of(loss, outputs, whole):
+            return "NaN", "(~targets.isnan()).sum()"
+    if labels.is_complex():  # which have no order that would find the frequent ones
+        return None
     values, times = labels.flatten()[:SAMPLE].unique(return_counts=True)
     values = values[times.argsort(descending=True)[:MOST_FREQUENT]].tolist()
     axes = [axis for axis in _class_axes(outputs, y) if axis is not None]
@@ -353,45 +387,54 @@ def _require_cost_of_all(loss: Loss, outputs: Tensor, y: Tensor, labels: Tensor,
     for value in dict.fromkeys(values):
         if (axes and value == IGNORE) or math.isnan(value):
             continue
-        if _loss_of(loss, outputs, torch.full_like(y, value)) == 0:
-            raise ValueError(_costs_nothing(value, f"targets.ne({value}).sum()", what))
-
-
-def _costs_nothing(value: object, count: str, what: str) -> str:
-    return (
-        f"targets that are {value} cost nothing, but would be counted ({what}). Say what to divide by; if they do not "
-        f"count:{lines_of_a_pair('', count)}"
-    )
+        cost = _loss_of(loss, outputs, torch.full_like(y, value))
+        if cost == 0 or (is_mean and cost is not None and math.isnan(cost)):
+            return value, f"targets.ne({value}).sum()"
+    return None
 
 
 # ---- the lines that say it -------------------------------------------------------------------------------------------
 
 
+ONE_SHAPE = """. Give both one shape, by loss=one_shape say:
+    from utils.loop.metrics import sum_and_count
+    def one_shape(outputs, targets):
+        return sum_and_count(loss, outputs.reshape(targets.shape), targets)"""
+
+
 def lines_of_a_pair(times: str, count: str) -> str:
     return f"""
     def pair(outputs, targets):
-        return loss(outputs, targets){times}, {count}
-    train(model, data, config=config, loss=pair)"""
+        return loss(outputs, targets){times}, {count}"""
 
 
-def _lines_for_a_mean(loss: Callable, outputs: Tree, y: Tree, is_pair: bool) -> str:
-    for function, module in MODULES.items():
-        if loss is function:
-            return (
-                f". Or pass torch's module:\n    train(model, data, config=config, loss=torch.nn.{module.__name__}())"
-            )
-    if is_pair:
-        return """. Or of a mean over what the count counts:
+LINES_FOR_A_PAIR = """. Or pass loss=pair, if it is the mean over what the count counts:
     def pair(outputs, targets):
         mean, count = loss(outputs, targets)
-        return mean * count, count
-    train(model, data, config=config, loss=pair)"""
+        return mean * count, count"""
+
+
+def _lines_for_a_mean(given: Callable, loss: Loss, outputs: Tree, y: Tree, labels: Tree, is_pair: bool) -> str:
+    """given: the caller's loss. loss: the same without chance."""
+    function, settings = (
+        (given.func, "**loss.keywords") if isinstance(given, partial) and not given.args else (given, "")
+    )
+    for known_function, module in MODULES.items():
+        if function is known_function:
+            return f". Or pass torch's module, loss=torch.nn.{module.__name__}({settings})"
+    if is_pair:
+        return LINES_FOR_A_PAIR
+    say = ". Or say what it is the mean of, by loss=pair:"
     axes = _class_axes(outputs, y)
-    if axes and axes != [None] and y.dtype == torch.int64:  # the mean of no label is NaN
-        return f""". Or say what it is the mean of:
+    are_labels = axes and axes != [None] and y.dtype == torch.int64
+    _, count = _uncounted(loss, outputs, y, labels, is_mean=True) or (
+        IGNORE,
+        f"targets.ne({IGNORE}).sum()" if are_labels else None,
+    )
+    if count:  # the mean of no target is NaN
+        return f"""{say}
     def pair(outputs, targets):
-        count = targets.ne({IGNORE}).sum()
-        return torch.where(count > 0, loss(outputs, targets) * count, 0 * outputs.sum()), count
-    train(model, data, config=config, loss=pair)"""
+        count = {count}
+        return torch.where(count > 0, loss(outputs, targets) * count, 0 * outputs.sum()), count"""
     count = "targets.numel()" if axes == [None] else "len(targets)"
-    return f". Or say what it is the mean of:{lines_of_a_pair(f' * {count}', count)}"
+    return f"{say}{lines_of_a_pair(f' * {count}', count)}"

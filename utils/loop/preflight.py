@@ -19,10 +19,11 @@ from utils.device import autocast, own_random_streams
 from utils.distributed.parallel import warm_up_buckets
 from utils.distributed.ranks import Ranks
 from utils.loop.batch_form import advice_on_calling, check_batch, check_outputs, pair_of
-from utils.loop.config import Config
+from utils.loop.config import CHOICES, Config
 from utils.loop.diagnosis import in_plain_words, require_every_gradient
 from utils.loop.guards import eval_mode, is_out_of_memory, without_a_trace
 from utils.loop.loss_trial import (
+    ONE_SHAPE,
     adds_up_through_the_model,
     lines_of_a_pair,
     parts_of_the_batch,
@@ -33,7 +34,7 @@ from utils.loop.loss_trial import (
     try_loss_of_the_model,
     with_these_fixed,
 )
-from utils.loop.metrics import UNSAID_LOSS, KnownLoss, Loss, as_known_loss, loss_with_count
+from utils.loop.metrics import ENTRIES, UNSAID_LOSS, KnownLoss, Loss, as_known_loss, loss_with_count, squared_error_sum
 from utils.loop.schedule import BY_CONFIG
 from utils.loop.state import State
 
@@ -57,11 +58,17 @@ def check_arguments(
         raise ValueError(f"the model is {model!r}: pass an nn.Module, which calling its class makes")
     if not is_dataclass(config) or isinstance(config, type):  # not isinstance: a copy of the module has its own class
         raise ValueError(f"config is {config!r}: pass a Config")
-    if not callable(loss):
-        raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
+    check_kind_of_loss(loss)
+    if isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(
+            f"optimizer is an object, {type(optimizer).__name__}: pass a function of the model that returns one, "
+            "optimizer=lambda model: optimizer"
+        )
+    if isinstance(optimizer, str) and optimizer in CHOICES["optimizer"]:
+        raise ValueError(f"optimizer is {optimizer!r}, a setting: pass Config(optimizer={optimizer!r})")
     for name, function in {"optimizer": optimizer, "on_step": on_step}.items():
-        if function is not None and (not callable(function) or isinstance(function, torch.optim.Optimizer)):
-            raise ValueError(f"{name} is {function!r}: {ADVICE[name]}")
+        if function is not None and not callable(function):
+            raise ValueError(f"{name} is {function!r}: pass a function of {TAKES[name]}")
     if not isinstance(progress, bool):
         raise ValueError(f"progress is {progress!r}: it must be True or False")
     for name, number in {"dollars_per_hour": dollars_per_hour, "peak_flops": peak_flops}.items():
@@ -72,15 +79,20 @@ def check_arguments(
     sparse = [name for name, module in model.named_modules() if getattr(module, "sparse", False) is True]
     if sparse:
         raise ValueError(
-            f"{sparse[0]} of the model has sparse gradients, which cannot be clipped or fused: sparse=False"
+            f"{sparse[0]} of the model has sparse gradients, which cannot be clipped or fused: build it with sparse=False, "
+            "and take an optimizer for dense gradients"
         )
 
 
-ADVICE = {
-    "optimizer": "pass a function that makes one, since the model may be moved before:\n"
-    "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))",
-    "on_step": "pass a function of (record, model)",
-}
+TAKES = {"optimizer": "the model that returns a torch.optim.Optimizer", "on_step": "(record, model)"}
+
+
+def check_kind_of_loss(loss: object) -> None:
+    """Raises ValueError for what is no function of (outputs, targets)."""
+    if not callable(loss):
+        raise ValueError(f"the loss is {loss!r}: pass a function of (outputs, targets)")
+    if isinstance(loss, type) and issubclass(loss, nn.Module):
+        raise ValueError(f"the loss is a class: make an object of it, loss={name_in_torch(loss)}()")
 
 
 def check_selection(config: Config, val_data: object, loss: Loss, on_step: object) -> None:
@@ -106,9 +118,8 @@ def check_wrapped(model: nn.Module) -> None:
         )
     if hasattr(model, "_orig_mod"):
         raise ValueError(
-            "the model is wrapped by torch.compile, which renames its weights: compile it in place, or have it compiled:\n"
-            "    model.compile()  # with options of your own, in place of model = torch.compile(model)\n"
-            "    train(model, data, config=Config(compile=True))"
+            "the model is wrapped by torch.compile, which renames its weights: pass model._orig_mod, compiled by "
+            "Config(compile=True) or, with options of your own, by model._orig_mod.compile() before"
         )
 
 
@@ -117,7 +128,8 @@ def check_values(model: nn.Module) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or tensor.is_meta:
             raise ValueError(
-                f"{name} of the model has no values yet: call a lazy model once, move one on meta by to_empty"
+                f"{name} of the model has no values yet: call a lazy model once; give one on meta memory by "
+                "to_empty(device='cpu'), and load its weights"
             )
     statistics = [b for module in model.modules() if isinstance(module, _BatchNorm) for b in module.buffers()]
     finite = {id(p) for p in model.parameters() if p.requires_grad} | {id(b) for b in statistics}
@@ -225,7 +237,7 @@ def check_outputs_and_targets(loss: Loss, outputs: Tree, y: Tree, name: str) -> 
     if recognised := as_known_loss(loss):
         check_outputs(outputs, recognised, name)
         what = f"{name}: {described(y, 'y')}, {described(outputs, 'outputs')}"
-        check_shapes(loss, recognised, outputs, y, what, "evaluate")
+        check_shapes(loss, recognised, outputs, y, y, what)
 
 
 def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> None:
@@ -241,9 +253,16 @@ def check_smallest_micro_batch(state: State, data: Dataset, order: Order) -> Non
     with without_a_trace(state.model), torch.no_grad(), state.autocast:
         attempt(
             lambda: state.model(x),
-            "a micro-batch of one example would come up, which BatchNorm cannot train on: set drop_last, or another "
-            f"batch_size than {config.batch_size} or accumulation than {config.accumulation}",
+            "a micro-batch of one example would come up, which BatchNorm cannot train on: "
+            + larger_micro_batches(order, config),
         )
+
+
+def larger_micro_batches(order: Order, config: Config) -> str:
+    """What makes micro-batches of one example larger: to leave out the short last batch helps if no other has one."""
+    if order.smallest_micro_batch(1, config.accumulation) > 1:
+        return f"leave out the short last batch by drop_last=True, or take another batch_size than {config.batch_size}"
+    return f"take a larger batch_size than {config.batch_size}, or a smaller accumulation than {config.accumulation}"
 
 
 def _targets(data: Dataset, first: Tree) -> Tree:
@@ -283,7 +302,7 @@ def check_parts(state: State) -> None:
         return
     asked = f"accumulation is {config.accumulation}" if config.accumulation > 1 else f"there are {world} ranks"
     raise ValueError(
-        f"{asked}, but {NOT_ADDITIVE}. Train it with accumulation=1 in one process, on batches that fit into memory. A "
+        f"{asked}, but {NOT_ADDITIVE}. Train it with accumulation=1, in one process, on batches that fit into memory. A "
         "penalty that is added once for a batch can be made to add up: times the number of targets"
     )
 
@@ -308,7 +327,7 @@ def check_loss(state: State, loss: Loss, x: Tree, outputs: Tree, y: Tree, labels
     check_outputs(outputs, recognised, what)
     what += f", {described(outputs, 'outputs')}"
     if recognised:
-        check_shapes(loss, recognised, outputs, y, what)
+        check_shapes(loss, recognised, outputs, y, labels, what)
         check_labels(recognised, outputs, y, labels, what)
     outputs = map_tensors(Tensor.detach, outputs)
     with torch.enable_grad():  # so that parameters of its own show
@@ -341,9 +360,18 @@ def check_count(value: object, outputs: Tree, y: Tree, fixed: list[bool], what: 
     )
     count = f"len({targets})"
     raise ValueError(
-        f"the loss does not say what to divide by, which of trees nobody knows ({what}). Say whether it is a sum over the "
-        f"examples:{lines_of_a_pair('', count)}\nor their mean:{lines_of_a_pair(f' * {count}', count)}"
+        f"the loss does not say what to divide by, which of trees nobody knows ({what}). Say what it is by loss=pair, a sum "
+        f"over the examples:{lines_of_a_pair('', count)}\nor their mean:{lines_of_a_pair(f' * {count}', count)}"
     )
+
+
+def check_one_shape(loss: Loss, outputs: Tensor, y: Tensor, what: str) -> None:
+    """Raises ValueError if a loss between numbers would broadcast the outputs or the targets, and cost each many times."""
+    if (loss is squared_error_sum or type(loss) in ENTRIES) and outputs.shape != y.shape:
+        raise ValueError(
+            f"outputs and targets differ in shape, and the loss pairs an output with several targets or the reverse ({what})"
+            f"{ONE_SHAPE if outputs.numel() == y.numel() else ': give both one shape'}"
+        )
 
 
 def check_value(value: object, what: str) -> Tensor:
@@ -381,13 +409,16 @@ def check_parameters(state: State, loss: Loss, total: Tensor) -> bool:
         names = {id(p): name for name, p in named}
         name = names.get(id(own[0]), f"of shape {tuple(own[0].shape)}")
         raise ValueError(
-            f"the loss has a parameter of its own ({name}), which no step would move: make it one of the model's (or, with "
-            "fsdp, use it in the model's forward):\n"
-            "    for name, parameter in loss.named_parameters():\n"
-            '        model.register_parameter("loss_" + name.replace(".", "_"), parameter)\n'
-            "    train(model, data, config=config, loss=loss)"
+            f"the loss has a parameter of its own ({name}), which no step would move: make it one of the model's (and, on "
+            f"several ranks, use it in the model's forward){PARAMETERS if isinstance(loss, nn.Module) else PARAMETER}"
         )
     return bool(parameters)
+
+
+PARAMETERS = """:
+    for name, parameter in loss.named_parameters():
+        model.register_parameter("loss_" + name.replace(".", "_"), parameter)"""
+PARAMETER = ", model.temperature = torch.nn.Parameter(temperature) say, and let the loss read it there"
 
 
 def leaves(total: Tensor) -> Iterator[Tensor]:
@@ -403,8 +434,10 @@ def leaves(total: Tensor) -> Iterator[Tensor]:
         nodes += [following for following, _ in node.next_functions]
 
 
-def check_shapes(loss: Loss, recognised: KnownLoss, outputs: Tree, y: Tree, what: str, call: str = "train") -> None:
+def check_shapes(loss: Loss, recognised: KnownLoss, outputs: Tree, y: Tree, labels: Tree, what: str) -> None:
     """Raises ValueError unless outputs and targets fit a loss of torch's or this package's.
+
+    Those of a cross-entropy are classes, along the axis of the outputs that it takes. labels: all targets, or again y.
 
     Those of a cross-entropy are classes, along the axis of the outputs that it takes. call: "train" or "evaluate", for
     the lines.
@@ -416,41 +449,33 @@ def check_shapes(loss: Loss, recognised: KnownLoss, outputs: Tree, y: Tree, what
         )
     axis = recognised.class_axis
     if axis is None:
-        if outputs.dim() != y.dim() and outputs.numel() == y.numel():
-            raise ValueError(
-                f"outputs and targets differ in shape, and the loss pairs every output with every target ({what}): give "
-                "both one shape, outputs.squeeze(-1) say"
-            )
+        check_one_shape(loss, outputs, y, what)
         return
     if y.dtype != torch.int64:
         if isinstance(loss, nn.CrossEntropyLoss) and y.is_floating_point():
             return  # soft targets
         raise ValueError(
-            f"cross-entropy needs class indices of dtype int64 ({what}): call .long(), or pass another loss"
+            f"cross-entropy needs class indices of dtype int64 ({what}): {instead_of_classes(y, outputs, labels)}"
         )
-    start = f"    {call}(model, data, {'config=config, ' if call == 'train' else ''}"
     if outputs.dim() != y.dim() + 1 or outputs.movedim(axis, -1).shape[:-1] != y.shape:
         place = "their last" if axis in (-1, outputs.dim() - 1) else f"axis {axis}"
         classes_last = axis == 1 and outputs.shape[:-1] == y.shape
         raise ValueError(
             f"outputs must have one axis more than targets, the classes, as {place} ({what})"
-            f"{FLAT + start + 'loss=flat)' if classes_last else ''}"
+            f"{FLAT if classes_last else fewer_axes(y, outputs)}"
         )
     if loss is UNSAID_LOSS and y.dim() > 1 and outputs.movedim(1, -1).shape[:-1] == y.shape:
         raise ValueError(
-            f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}). Say which, axis 1:\n"
-            f"{start}loss=torch.nn.CrossEntropyLoss())\n"
-            "or the last:\n"
-            "    from utils.loop.metrics import cross_entropy_sum\n"
-            f"{start}loss=cross_entropy_sum)"
+            f"the classes may be axis 1 of the outputs or the last, which are equally long ({what}): say axis 1 by "
+            "loss=torch.nn.CrossEntropyLoss(), or the last by loss=cross_entropy_sum:\n"
+            "    from utils.loop.metrics import cross_entropy_sum"
         )
 
 
-FLAT = """. Where they are the last:
+FLAT = """. Where they are the last, pass loss=flat:
     from utils.loop.metrics import sum_and_count
     def flat(outputs, targets):
-        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())
-"""
+        return sum_and_count(loss, outputs.flatten(0, -2), targets.flatten())"""
 
 
 def check_labels(recognised: KnownLoss, outputs: Tensor, y: Tensor, labels: Tensor, what: str) -> None:
@@ -465,6 +490,32 @@ def check_labels(recognised: KnownLoss, outputs: Tensor, y: Tensor, labels: Tens
         raise ValueError(
             f"label {largest} is out of range for {classes} classes ({what}): widen the model or fix the labels"
         )
+
+
+def name_in_torch(kind: type) -> str:
+    """What a reader calls a module's class; torch's are in torch.nn."""
+    return f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else kind.__name__
+
+
+def instead_of_classes(y: Tensor, outputs: Tensor, labels: Tensor) -> str:
+    """What to do with targets that are not int64."""
+    if y.is_floating_point() and y.shape == outputs.shape:
+        return (
+            "pass a loss for numbers, loss=torch.nn.MSELoss() for real ones, torch.nn.CrossEntropyLoss() for shares of "
+            "classes, torch.nn.BCEWithLogitsLoss() for several labels at once"
+        )
+    if y.is_floating_point() and not labels.equal(labels.round()):
+        return "of real numbers the model returns one for each target, and loss=torch.nn.MSELoss() compares them"
+    return "call .long() on the targets, or pass another loss"
+
+
+def fewer_axes(y: Tensor, outputs: Tensor) -> str:
+    """What makes class indices of targets with an axis too many."""
+    if y.dim() == outputs.dim() and y.shape[-1] == 1:
+        return ": take targets.squeeze(-1)"
+    if y.shape == outputs.shape and y.sum(-1).eq(1).all():
+        return ": take targets.argmax(-1), if they are one-hot"
+    return ""
 
 
 # ---- code of the caller's --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from utils.data.order import CPU, Collated, advice_on_stacking, derive_seed, kept_streams, seed_streams_of_host
 from utils.data.own_order import OwnOrder
-from utils.data.trees import named_leaves, pinned, rows, stack, tensors, update_digest
+from utils.data.trees import named_leaves, pinned, rows, shortened, stack, tensors, update_digest
 from utils.distributed.ranks import Ranks
 from utils.loop.config import Config
 
@@ -243,7 +243,7 @@ class Stream:
             others = [(place, leaf) for place, leaf in leaves if leaf is not None and not isinstance(leaf, Tensor)]
             if others:
                 place, leaf = others[0]
-                shown = f" has {leaf!r:.60} at {place}, of type {type(leaf).__name__}"
+                shown = f" has {shortened(leaf)} at {place}, of type {type(leaf).__name__}"
         if shown:
             raise ValueError(
                 f"batch {step + 1} of train_data{shown}: it must be a pair (x, y) of tensors, or of dicts, lists and tuples "

@@ -297,6 +297,7 @@ class State:
             setattr(self, name, progress.get(name, getattr(self, name)))
         if "last_improvement" not in progress and self.best:  # to an older version it was the best
             self.last_improvement = self.best["val_loss"]
+        self.n_micro_batches = max(self.n_micro_batches, self.config.accumulation)
         rank = self.ranks.rank
         self.train_loss = Mean(self.device, saved["train_loss"] if rank == 0 else (0.0, 0))  # counted once, on rank 0
         streams = [saved["rng"], *saved.get("rng_of_other_ranks", [])]

@@ -65,6 +65,7 @@ from utils.loop.preflight import (
     NOT_ADDITIVE,
     check_arguments,
     check_data,
+    check_kind_of_loss,
     check_outputs_and_targets,
     check_own_loss,
     check_ranks,
@@ -231,7 +232,8 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
         norms = torch._foreach_norm(gradients)
     except NotImplementedError as error:  # torch's text speaks of its backends
         raise ValueError(
-            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with sparse=False"
+            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with "
+            "sparse=False, and take an optimizer for dense gradients"
         ) from error
     norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:
@@ -576,6 +578,7 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
+    check_kind_of_loss(loss)
     if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
     return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks, check_shapes_of="data")

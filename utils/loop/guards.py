@@ -27,9 +27,10 @@ class Guard:
         self.on_host = device.type == "cpu"
         self.limit = min(limit, 1 << 24)  # the largest count that float32 holds exactly
         self.step_blocked: Tensor | None = None  # whether this step's update is (bool); None: it is known not to be
-        self.found_inf = torch.zeros((), device=device)  # the same as a float, for the optimizer
-        self.blocked = torch.zeros((), device=device)  # updates blocked so far
-        self.streak = torch.zeros((), device=device)  # blocked updates in a row up to now
+        zero = torch.zeros((), dtype=torch.float32, device=device)  # whatever the default: fused kernels want it so
+        self.found_inf = zero.clone()  # the same as a float, for the optimizer
+        self.blocked = zero.clone()  # updates blocked so far
+        self.streak = zero.clone()  # blocked updates in a row up to now
 
     @property
     def limit_reached(self) -> bool:

@@ -31,6 +31,7 @@ import torch
 import torch.nn.functional as F
 from peers import installed
 from peers.job import CLIP, DECAY, LR, Job, Loop
+from torch import nn
 
 from utils.data import TensorData
 from utils.device import git_commit
@@ -52,11 +53,31 @@ def text() -> TensorData:
     return TensorData(tokens[:, :-1], tokens[:, 1:].clone())
 
 
+class MemoryBank(nn.Module):
+    """A perceptron whose features go into a memory bank of 400 MB; those of earlier examples come into the outputs."""
+
+    def __init__(self, rows: int = 800_000, width: int = 128):
+        super().__init__()
+        self.features, self.head = MLP((784, 256, width)), nn.Linear(width, 10)
+        self.register_buffer("bank", torch.zeros(rows, width))
+        self.register_buffer("place", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        features = self.features(x)
+        first = int(self.place) % (len(self.bank) - len(x))
+        outputs = self.head(features + self.bank[first : first + len(x)].mean(0))
+        with torch.no_grad():
+            self.bank[first : first + len(x)] = features
+            self.place += len(x)
+        return outputs
+
+
 SMALL = "MLP 784-256-256-10, batch 64"  # where what a loop adds shows most: all loops run it
 CASES = {  # title: (model, data, batch size, how many of the steps asked for)
     SMALL: (MLP, images, 64, 1.0),
     "MLP 784-1024-1024-10, batch 256": (lambda: MLP((784, 1024, 1024, 10)), images, 256, 0.25),
     "GPT of 1 layer, width 128, 32 windows of 64": (lambda: GPT(65), text, 32, 0.25),
+    "MLP with a memory bank of 400 MB, batch 64": (MemoryBank, images, 64, 0.25),
 }
 
 

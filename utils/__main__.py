@@ -41,6 +41,8 @@ MODELS = {
     "fashion": ("mlp", "cnn"),
     "spiral": ("mlp",),
 }  # by data set, the default first; text files use the models of shakespeare
+SELECTIONS = ("min val_loss", "max val_accuracy")  # others need code that adds a number to the record
+WORDS = {"val_loss": "validation loss", "val_accuracy": "validation accuracy"}
 SHAPES = {"fashion": (1, 28, 28), "spiral": (2,)}  # of one example; that of a text is (T,), T up to the context
 
 
@@ -84,6 +86,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
         if field.name in CHOICES:
             kind = {"choices": CHOICES[field.name]}
+        if field.name == "select":
+            kind = {"choices": SELECTIONS}
         parser.add_argument(option_of(field.name), default=field.default, help=docs[field.name], **kind)
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=False, help="a progress bar in place of lines"
@@ -107,7 +111,11 @@ def run_train(options: argparse.Namespace) -> int:
     with own_random_streams(config.seed):
         model = build_model(labels)
     say = printed if ranks.first else lambda text: None
-    on_log = None if options.progress else lambda record, model: say(line_of(record, config.steps))
+
+    def say_record(record: dict, model: nn.Module) -> None:
+        if "loss" in record:
+            say(line_of(record, config.steps))
+
     say(
         f"{options.run}: {labels['model']} with {sum(p.numel() for p in model.parameters()):,} parameters, "
         f"{len(splits.train):,} examples, {config.steps:,} steps"
@@ -120,7 +128,7 @@ def run_train(options: argparse.Namespace) -> int:
             config,
             run=options.run,
             labels=labels,
-            on_log=on_log,
+            on_step=None if options.progress else say_record,
             progress=options.progress,
             dollars_per_hour=options.dollars_per_hour,
             peak_flops=options.peak_flops,
@@ -192,7 +200,9 @@ def report(result: Result, splits: Splits, run: Path) -> None:
         f"{result.steps} steps, {result.skipped} skipped, in {run}{' (stopped early)' if result.stopped_early else ''}"
     )
     if result.best:
-        print(f"best validation loss {result.best['val_loss']:.4f} nats, after step {result.best['step']}")
+        (name,) = result.best.keys() - {"step"}
+        unit = " nats" if name == "val_loss" else ""
+        print(f"best {WORDS.get(name, name)} {result.best[name]:.4f}{unit}, after step {result.best['step']}")
     if splits.test is not None:
         scores = evaluate(result.ema or result.model, splits.test)
         print(f"test accuracy {scores.accuracy:.4f} on {scores.targets} examples, at the last step")

@@ -136,7 +136,10 @@ def set_accelerator_rng_state(state: dict) -> None:
 
 
 def _with_streams() -> tuple[torch.device | None, ModuleType | None]:
-    """The accelerator and its torch module. (None, None) in a process forked after the accelerator was used."""
+    """The accelerator and its torch module. (None, None) in a process forked after the accelerator was used.
+
+    Only a private name tells that; the public way is to use the device, and to see that raise.
+    """
     device = accelerator()
     module = torch.get_device_module(device) if device else None
     return (None, None) if module is None or module._is_in_bad_fork() else (device, module)

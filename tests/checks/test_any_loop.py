@@ -11,8 +11,10 @@ import torch
 from helpers.caught import assert_caught
 from helpers.other_loops import STYLES, Lit, Runner, Trainer, in_a_class, like_lightning
 from helpers.paths import ROOT
+from right_loops import RIGHT
 from torch.optim import LBFGS, SGD
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
 
 from utils.checks import loop as check
 from utils.checks import parts, toy_problem
@@ -57,6 +59,72 @@ def assert_no_alarm(style: str) -> None:
 def test_a_right_loop_in_another_style_raises_no_alarm(style, seed, monkeypatch):
     monkeypatch.setattr(toy_problem, "SEED", seed)
     assert_no_alarm(style)
+
+
+# What passes of RIGHT, besides ALWAYS.
+JUDGED = {
+    "functions": {
+        *(
+            "best_weights_are_those_validated",
+            "stopping_follows_the_loss",
+            "clip_binds",
+            "logged_norm_is_before_clipping",
+        ),
+        *("same_run", "validates_in_eval_mode"),
+    },
+    "like torch's ImageNet example": {
+        *("best_weights_are_those_validated", "same_run", "frozen_weights_stay"),
+        *(f"resumes_exactly: {what}" for what in ("momentum", "random streams", "position in the data")),
+    },
+    "closures": {"best_weights_are_those_validated", "stopping_follows_the_loss", "autocast_uses_new_weights"},
+    "a generator": {"validates_in_eval_mode", "validation_keeps_order"},
+    "accumulation and an average": {
+        *("average_is_validated", "reported_losses_count_targets", "accumulation_counts_tokens"),
+        *("all_ignored_batch_is_harmless", "no_micro_batch_is_left_over"),
+    },
+    "a sampler of its own": {
+        *("updates_follow_their_rule", "rate_follows_schedule", "same_run"),
+        *(f"resumes_exactly: {what}" for what in ("optimizer", "average", "schedule", "random streams")),
+    },
+    "arrays and JSON": {
+        *("best_weights_are_those_validated", "stopping_follows_the_loss", "same_run"),
+        *(f"resumes_exactly: {what}" for what in ("momentum", "early stopping", "random streams")),
+    },
+    "callbacks": {"best_weights_are_those_validated", "logged_norm_is_before_clipping", "clip_binds"},
+    "all is fixed": set(),
+    "whole models": {"best_weights_are_those_validated"},
+    "by epochs": {"updates_follow_their_rule", "validates_in_eval_mode", "accumulation_equals_big_batch"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_right_loop_that_keeps_things_its_own_way_raises_no_alarm(name, seed, monkeypatch):
+    monkeypatch.setattr(toy_problem, "SEED", seed)
+    verdicts = examine(RIGHT[name])
+    assert {detector: verdict for detector, verdict in verdicts.items() if verdict.startswith("ALARM")} == {}
+    raised = {detector for detector, verdict in verdicts.items() if verdict.startswith("RAISED")}
+    assert raised == ({"loss_scale_leaves_no_trace", "precision_takes_effect"} if name == "closures" else set())
+    passed = {detector for detector, verdict in verdicts.items() if verdict == "passes"}
+    assert passed >= ALWAYS | JUDGED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("SAM", "the loop makes several forward passes of a batch in a step, with other weights"),
+        ("by hand", "the loop moves the weights without an optimizer of torch.optim, whose steps the detectors read"),
+    ],
+)
+def test_a_right_loop_whose_steps_cannot_be_read_is_not_judged(name, why):
+    verdicts = examine(RIGHT[name])
+    assert verdicts["gradients_are_fresh"] == verdicts["steps_have_gradients"] == f"not judged: {why}"
+    assert all(verdict == "passes" or verdict.startswith("not judged: ") for verdict in verdicts.values())
+
+
+def test_each_right_loop_is_examined():
+    assert RIGHT.keys() == JUDGED.keys() | {"SAM", "by hand"}
 
 
 @pytest.mark.nightly
@@ -292,6 +360,65 @@ def test_a_wrong_loop_is_caught_by_its_detector(wrong):
         assert_caught(detectors()[WRONG[wrong]], loop_of(wrong))
 
 
+# ---- one detector at a time ------------------------------------------------------------------------------------------
+
+
+def with_result(train, change):
+    """The loop, with `change` made to each record of its history."""
+
+    def changed(*arguments, **options):
+        result = train(*arguments, **options)
+        result.history = [change(record) for record in result.history]
+        return result
+
+    changed.parameters = train.parameters
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("key", "detector"),
+    [
+        ("grad_norm", "logged_norm_is_before_clipping"),
+        ("loss", "all_ignored_batch_is_harmless"),
+        ("val_loss", "validates_in_eval_mode"),
+    ],
+)
+def test_a_missing_key_of_the_history_costs_no_other_verdict(key, detector):
+    judged = examine(RIGHT["functions"])
+    lacks = examine(with_result(RIGHT["functions"], lambda record: {k: v for k, v in record.items() if k != key}))
+    assert judged[detector] == "passes"
+    assert lacks[detector].startswith(f'not judged: your history has no {key}: add "{key}" to its records')
+    assert {name for name in judged if lacks[name] != judged[name]} == {detector}
+
+
+def test_a_history_of_another_form_costs_no_other_verdict():
+    verdicts = examine(with_result(RIGHT["functions"], lambda record: tuple(record.items())))
+    told = {name: verdict for name, verdict in verdicts.items() if "is not a list of records" in verdict}
+    assert told.keys() >= {"logged_norm_is_before_clipping", "validates_in_eval_mode", "log_holds_no_graph"}
+    assert {verdicts[name] for name in ("gradients_are_fresh", "stopping_follows_the_loss", "same_run")} == {"passes"}
+
+
+@pytest.mark.parametrize("kind", [ValueError, AssertionError, KeyError])
+def test_what_the_loop_raises_costs_no_other_verdict(kind):
+    @adapt
+    def loop(model, data, loss, steps, batch_size, lr):
+        if batch_size == 7:
+            raise kind("seven")
+        optimizer = SGD(model.parameters(), lr)
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+
+    verdicts = examine(loop)
+    raised = {name for name, verdict in verdicts.items() if verdict.startswith("RAISED")}
+    assert raised == {"gradients_are_fresh", "epochs_are_complete"}
+    told = verdicts["gradients_are_fresh"]
+    assert told.startswith(f"RAISED: {kind.__name__}: ") and "seven" in told
+    assert re.search(r'\(in loop, line \d+: raise kind\("seven"\)\)$', told)
+    assert verdicts["sorted_data_is_shuffled"] == verdicts["steps_have_gradients"] == "passes"
+
+
 # ---- what cannot be judged -------------------------------------------------------------------------------------------
 
 
@@ -345,6 +472,17 @@ def test_an_optimizer_that_calls_its_closure_many_times_is_not_judged():
         check.gradients_are_fresh(loop)
 
 
+def test_a_loop_that_never_steps_is_an_alarm():
+    @adapt
+    def loop(model, data, loss, steps, batch_size, lr):
+        for x, y in DataLoader(data, batch_size, shuffle=True):
+            loss(model(x), y).backward()
+
+    assert "make one of model.parameters(), and call optimizer.step()" in str(
+        assert_caught(check.gradients_are_fresh, loop)
+    )
+
+
 def test_a_step_without_a_forward_pass_is_an_alarm():
     @adapt
     def loop(model, data, steps, batch_size, lr):
@@ -364,7 +502,7 @@ def test_the_readme_shows_what_its_loop_is_told(capsys):
     code, shown = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("python", "text"))
     exec(code, {"__name__": "__main__"})
     told, shown = (
-        [re.sub(r"[.\d]+$", "", line) for line in text.splitlines()] for text in (capsys.readouterr().out, shown)
+        [re.sub(r"\d\.\d+", "", line) for line in text.splitlines()] for text in (capsys.readouterr().out, shown)
     )
     assert set(shown) <= set(told) and len(told) == len(detectors())
 

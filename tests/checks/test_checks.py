@@ -191,7 +191,8 @@ def constant_seed(worker: int) -> None:
 
 
 def drawing(own: bool = False, worker_init_fn=None) -> DataLoader:
-    return DataLoader(OwnGenerator(own), batch_size=2, num_workers=2, worker_init_fn=worker_init_fn, generator=seeded())
+    options = {"num_workers": 2, "worker_init_fn": worker_init_fn, "multiprocessing_context": "fork"}
+    return DataLoader(OwnGenerator(own), batch_size=2, generator=seeded(), **options)
 
 
 class Distributed:

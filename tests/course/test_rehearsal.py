@@ -65,7 +65,7 @@ from utils import loop
 from utils.data import spiral
 from utils.models import MLP
 module = sys.modules["utils.loop.training"]
-moved = "y = y.to(state.device, non_blocking=True)"
+moved = "y = to_device(y, state.device, non_blocking=True)"
 source = inspect.getsource(module.train_step)
 assert moved in source
 exec(source.replace(moved, "pass"), vars(module))

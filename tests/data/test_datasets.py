@@ -690,3 +690,19 @@ def test_spiral_is_learned_by_an_mlp_and_not_by_a_line():
 def test_impossible_spiral_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         datasets.spiral(**arguments)
+
+
+def test_tensors_of_several_parts():
+    """A dict of tokens and masks, say; and targets of any kind, if there are several."""
+    x = {"ids": torch.arange(12).reshape(6, 2), "more": (torch.arange(6.0), None)}
+    y = {"label": torch.arange(6), "box": torch.rand(6, 4)}
+    data = TensorData(x, y)
+    (ids, more), target = data.batch([4, 1])[0].values(), data[5][1]
+    assert ids.tolist() == [[8, 9], [2, 3]] and more[0].tolist() == [4.0, 1.0] and more[1] is None
+    assert target["label"] == 5 and len(data) == 6 and data.to("meta").x["more"][0].device.type == "meta"
+    with pytest.raises(IndexError):
+        data.batch([6])
+    with pytest.raises(
+        ValueError, match=r"x\['ids'\] \(6, 2\) and x\['more'\]\[0\] \(6,\) and y \(5,\) differ in length"
+    ):
+        TensorData(x, torch.arange(5))

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.paths import ROOT
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 import utils.data.workers
 from utils.data import TensorData
-from utils.data.order import Order, batches
+from utils.data.order import Collated, Order, batches
 
 
 class Troubled(Dataset):
@@ -365,6 +365,96 @@ for _ in batches(Kills(), Order(64, 4, shuffle=False), 0, 16, workers=2):
 @pytest.mark.parametrize("when", ["while it starts them", "later"])
 def test_workers_end_when_their_parent_is_killed(when):
     assert end_of([sys.executable, "-c", KILLED, when])[0] == -signal.SIGKILL
+
+
+SENT = """
+import multiprocessing, re, sys
+from utils.data import TensorData
+from utils.data.order import Collated, Order, batches
+import torch
+from torch.utils.data import default_collate
+
+def numbers(method, collate):
+    data = Collated(TensorData(torch.arange(40.0)[:, None], torch.arange(40)), collate)
+    multiprocessing.set_start_method(method, force=True)
+    return sorted(i for _, y in batches(data, Order(40, 4), 0, 10, workers=2) for i in y.tolist())
+
+class Local:
+    def __call__(self, examples):
+        return default_collate(examples)
+
+def local():
+    class Within(Local):
+        pass
+    return Within()
+
+if __name__ == "__main__":
+    print(numbers(sys.argv[1], default_collate) == list(range(40)))
+    for collate in (lambda examples: default_collate(examples), local()):
+        try:
+            numbers(sys.argv[1], collate)
+        except ValueError as error:
+            print(error)
+            exec("\\n".join(re.findall("^    (.*)", str(error), re.MULTILINE)))
+            print(numbers(multiprocessing.get_start_method(), collate) == list(range(40)))
+"""
+
+
+def as_python_3_14_does(monkeypatch):
+    """Linux's usual way to start a process is the server of Python 3.14, and nobody has chosen one."""
+    context = multiprocessing.context
+    monkeypatch.setattr(context._default_context, "_actual_context", None)
+    monkeypatch.setattr(context._default_context, "_default_context", context._concrete_contexts["forkserver"])
+    monkeypatch.setattr(utils.data.workers, "get_all_start_methods", lambda: ["forkserver", "spawn", "fork"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere fork is not safe, and workers import what they fetch")
+@pytest.mark.parametrize("used", [False, True])
+def test_what_a_notebook_defines_is_fetched_also_where_fork_is_not_the_usual_way(monkeypatch, used):
+    as_python_3_14_does(monkeypatch)
+    if used:  # a plain loader with workers does the same
+        assert multiprocessing.get_context().get_start_method() == "forkserver"
+
+    class Local(TensorData):
+        pass
+
+    data = Collated(Local(torch.arange(8.0)[:, None], torch.arange(8)), lambda examples: default_collate(examples))
+    assert fetch_all(data) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert multiprocessing.get_start_method(allow_none=True) == ("forkserver" if used else None)  # as it was
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_what_cannot_be_sent_to_a_worker_is_told_and_the_lines_send_it(tmp_path, method):
+    (tmp_path / "sent.py").write_text(SENT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(tmp_path / "sent.py"), method]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    told = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert told[0] == told[-1] == "True"
+    errors = [line for line in told if "cannot be sent" in line]
+    assert len(errors) == 2 and all(f"workers are started by {method} here" in line for line in errors)
+    assert told.count("True") == 3 and "Traceback" not in done.stderr
+
+
+NOT_GUARDED = """
+import multiprocessing, torch
+from utils.data import TensorData
+from utils.data.order import Order, batches
+multiprocessing.set_start_method("spawn", force=True)
+for _ in batches(TensorData(torch.arange(8.0)[:, None], torch.arange(8)), Order(8, 4), 0, 2, workers=2):
+    pass
+"""
+
+
+def test_a_worker_that_cannot_import_what_it_fetches_says_what_it_needs(tmp_path):
+    """As a script whose lines are not guarded: each worker would run them, and python refuses."""
+    (tmp_path / "script.py").write_text(NOT_GUARDED)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    told = r"RuntimeError: a worker ended \(exit code 1\) before its first example: .*if __name__ == \"__main__\""
+    assert done.returncode == 1 and re.search(told, done.stderr), done.stderr
 
 
 STARTED = """

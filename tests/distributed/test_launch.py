@@ -64,6 +64,13 @@ def plain():
     return PLAIN
 
 
+def holds_a_class():
+    class Inner:
+        value = 3
+
+    return Inner.value
+
+
 def crashes():
     if dist.get_rank() == 1:
         raise KeyError("lost")
@@ -107,6 +114,13 @@ def test_a_script_holds_what_its_function_names():
         assert part in script
     assert "MODEL" not in script and script.index("FACTOR = 3") < script.index("def times(")
     compile(script, "script", "exec")
+
+
+def test_a_script_keeps_its_own_name():
+    """A class in the function reads __name__; with that of this module the script would run nothing, and end well."""
+    names = {"__name__": "another"}  # so that the function is made, and not called
+    exec(compile(script_of(holds_a_class), "script", "exec"), names)
+    assert names["__name__"] == "another" and names["holds_a_class"]() == 3
 
 
 def test_a_script_refuses_what_cannot_be_written_down():

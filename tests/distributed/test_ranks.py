@@ -23,7 +23,6 @@ from utils.distributed import rendezvous, sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config
-from utils.loop.guards import Snapshot
 from utils.loop.state import State
 from utils.loop.training import halve_micro_batches
 
@@ -85,7 +84,8 @@ def alone():
 
 
 NOISY = ("noisy", "noisy parts")
-TOGETHER = (*ranked_run.CASES, "evaluated", *NOISY, *(f"interrupted:{case}" for case in NOISY))
+STOPPED = ("interrupted", "cut_short")
+TOGETHER = (*ranked_run.CASES, "evaluated", *NOISY, *(f"{how}:{case}" for how in STOPPED for case in NOISY))
 
 
 def run_together(python: list[str], world: int, folder: Path) -> dict[str, list[dict]]:
@@ -276,6 +276,15 @@ def test_the_same_ranks_resume_with_the_same_bits(together, case):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", NOISY)
+def test_a_signal_to_one_rank_cuts_a_validation_short_on_all_of_them(together, case):
+    """After the batch at hand; and the same ranks make it anew, and end with the same bits."""
+    cut_short = [outcome.pop("cut short") for outcome in together[f"cut_short:{case}"]]
+    assert cut_short == [[{"step": 20, "validation_due": True}, 2]] * len(cut_short)
+    require_same_bits(together[f"cut_short:{case}"], together[case])
+
+
+@pytest.mark.slow
 def test_a_killed_rank_is_started_again_by_torchrun_and_the_run_ends_with_the_same_bits(tmp_path, two):
     """A run with copies of the model, which is killed and ends; then one with parts of it, likewise."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
@@ -454,9 +463,7 @@ def test_memory_that_runs_out_on_one_of_several_ranks():
     state = State(ranked_run.perceptron(), Config(device="cpu"), torch.device("cpu"))
     state.ranks, state.n_micro_batches = Ranks(1, 2), 4
     with pytest.raises(RuntimeError, match=r"out of memory at step 1 on rank 1, .* start again with accumulation=8"):
-        halve_micro_batches(
-            state, Snapshot(torch.nn.Module()), RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8)
-        )
+        halve_micro_batches(state, RuntimeError("can't allocate memory"), torch.zeros(8, 2), torch.zeros(8))
 
 
 # ---- what torchrun tells a process ----------------------------------------------------------------------------------

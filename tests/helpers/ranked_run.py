@@ -23,7 +23,8 @@ from utils.data import IGNORE
 from utils.distributed import rendezvous
 from utils.distributed.ranks import current_ranks
 from utils.distributed.rendezvous import connect
-from utils.loop import Config, Result, evaluate, train
+from utils.loop import Config, Result, checkpoint, evaluate, train
+from utils.loop.draws import LOOKED_AT
 from utils.loop.log import MEASURED
 from utils.loop.metrics import cross_entropy_sum
 from utils.models import GPT, MLP
@@ -175,6 +176,21 @@ class At:
         return self.action(loss) if self.step == 0 and self.rank == current_ranks().rank else loss
 
 
+class InValidation(At):
+    """The same in the second batch of the validation that follows that step. Notes how many batches follow."""
+
+    def __init__(self, step: int, rank: int, action: Callable[[Tensor], Tensor]):
+        super().__init__(step, -1, action)
+        self.on, self.batches = rank, 0
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        loss = super().__call__(outputs, targets)
+        if self.step == 0 and not outputs.requires_grad:
+            self.batches += 1
+            return self.action(loss) if self.batches == 2 and self.on == current_ranks().rank else loss
+        return loss
+
+
 def send(number: int) -> Callable[[Tensor], Tensor]:
     def to_itself(loss: Tensor) -> Tensor:
         os.kill(os.getpid(), number)
@@ -199,7 +215,7 @@ def run(
     config = Config(device="cpu", **COMMON | options | changes)
     result = train(build(), train_data, val_data, config, run=folder, loss=loss, peak_flops=peak_flops)
     trials = 2 if current_ranks().world > 1 and config.parallel == "ddp" else 1
-    del train_data.seen[: 2 * trials]  # two examples are tried each time
+    del train_data.seen[: 2 * trials + 2 * LOOKED_AT]  # two examples are tried each time, and a few are fetched twice
     return result, train_data
 
 
@@ -243,6 +259,20 @@ def interrupted(folder: Path, case: str) -> dict:
     with suppress(SystemExit):
         run(case, folder / case, loss=At(17, current_ranks().world - 1, send(signal.SIGTERM)))
     return outcome(*run(case, folder / case))
+
+
+def cut_short(folder: Path, case: str) -> dict:
+    """The last rank alone is sent SIGTERM in the validation after step 20; then the same ranks go on. With how many batches
+    each had validated, and what was saved."""
+    loss = InValidation(20, current_ranks().world - 1, send(signal.SIGTERM))
+    here = folder / f"cut short {case}"
+    with suppress(SystemExit):
+        run(case, here, loss=loss)
+    with connect(current_ranks()):
+        current_ranks().any(False)  # rank 0 has saved
+    progress = checkpoint.load_newest(here / "checkpoints")["progress"]
+    saved = {name: progress[name] for name in ("step", "validation_due")}
+    return outcome(*run(case, here)) | {"cut short": [saved, loss.batches]}
 
 
 def killed(folder: Path, case: str, restarts: str) -> dict:

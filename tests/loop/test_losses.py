@@ -2,12 +2,12 @@
 
 import copy
 import math
-import textwrap
 from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.advice import followed, programs
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -90,28 +90,10 @@ def refused(model, data, *words: str, **options) -> str:
     return str(error.value)
 
 
-def lines_of(message: str) -> list[str]:
-    """The programs that a message shows: each ends with a call of train."""
-    programs, lines = [], []
-    for line in message.splitlines():
-        if line.startswith("    "):
-            lines.append(line)
-            if line.startswith("    train("):
-                programs.append(textwrap.dedent("\n".join(lines)))
-                lines = []
-    return programs
-
-
-def run_lines(program: str, model, data, **names) -> dict:
-    """Run a program of a message as it stands; the record of its first step. names: what the reader has defined."""
-    history = []
-
-    def first_record(*arguments, **options):
-        history.extend(train(*arguments, **options).history)
-
-    config = names.pop("config", Config(steps=1, **SGD))
-    exec(program, {"torch": torch, "train": first_record, "model": model, "data": data, "config": config, **names})
-    return history[0]
+def first_record(message: str, model, data, *names: str, program=0, number=0, through=None, **given) -> dict:
+    """The record of the first step of the run that was refused, once it is changed as the message says; see `followed`."""
+    call = {"model": model, "train_data": data, "config": Config(steps=1, **SGD)} | given
+    return train(**followed(message, call, *names, program=program, number=number, model=through)).history[0]
 
 
 # ---- what it is divided by -------------------------------------------------------------------------------------------
@@ -175,12 +157,13 @@ def test_sequences_with_the_classes_on_axis_1():
 def test_sequences_with_the_classes_last():
     """Torch's loss would take the steps of time for the classes: refused, and the lines set it right."""
     data, loss, mean = TensorDataset(TOKENS, TOKENS), nn.CrossEntropyLoss(ignore_index=0), partial(flat, ignore_index=0)
-    (program,) = lines_of(refused(reader(), data, "the classes, as axis 1", loss=loss))
+    message = refused(reader(), data, "the classes, as axis 1", loss=loss)
     expected, moved = by_hand(reader(), mean, TOKENS, TOKENS)
     for accumulation in (1, 5):
         model = reader()
         config = Config(steps=1, accumulation=accumulation, **SGD)
-        assert run_lines(program, model, data, loss=loss, config=config)["loss"] == pytest.approx(expected, rel=1e-12)
+        record = first_record(message, model, data, "loss", loss=loss, config=config)
+        assert record["loss"] == pytest.approx(expected, rel=1e-12)
         torch.testing.assert_close(weights(model), moved, rtol=0, atol=1e-14)
 
 
@@ -275,6 +258,8 @@ GAPS = REAL.clone()
 GAPS[:, 4:] = math.nan
 MARKED = REAL.clone()
 MARKED[:, 4:] = -9
+EARLY = REAL.clone()
+EARLY[:, 0] = math.nan
 LATE = REAL.clone()
 LATE[5:, 2] = math.nan  # not in the examples that are tried
 UNCOUNTED = {  # sums that cannot be divided by the number of targets: the loss, data, model, and torch's mean
@@ -290,6 +275,10 @@ UNCOUNTED = {  # sums that cannot be divided by the number of targets: the loss,
     ),
     "gaps are NaN": (
         *(nan_free, X, GAPS, lambda: linear(6), "targets that are NaN cost nothing"),
+        lambda o, t: (o - t)[t.isfinite()].square().mean(),
+    ),
+    "gaps are NaN, the first target too": (
+        *(nan_free, X, EARLY, lambda: linear(6), "targets that are NaN cost nothing"),
         lambda o, t: (o - t)[t.isfinite()].square().mean(),
     ),
     "gaps are NaN, in late examples": (
@@ -313,12 +302,12 @@ UNCOUNTED = {  # sums that cannot be divided by the number of targets: the loss,
 def test_a_sum_whose_count_would_be_wrong_is_refused_and_the_lines_set_it_right(name):
     loss, x, y, build, words, mean = UNCOUNTED[name]
     data = TensorDataset(x, y)
-    (program,) = lines_of(refused(build(), data, words, loss=loss))
+    message = refused(build(), data, words, loss=loss)
     expected, moved = by_hand(build(), mean, x, y)
     for accumulation in (1, 5):
         model = build()
         config = Config(steps=1, accumulation=accumulation, **SGD)
-        record = run_lines(program, model, data, loss=loss, config=config)
+        record = first_record(message, model, data, "loss", loss=loss, config=config)
         assert record["loss"] == pytest.approx(expected, rel=1e-12)
         torch.testing.assert_close(weights(model), moved, rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match="Say what to divide by"):
@@ -362,6 +351,23 @@ def test_a_sum_over_all_targets_needs_no_count(name):
     is_right(linear(outputs), TensorDataset(X, y), loss, mean)
 
 
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.PoissonNLLLoss(), nn.SoftMarginLoss(), squared_error_sum])
+@pytest.mark.parametrize(("outputs", "y"), [(1, REAL[:, 0]), (3, REAL[:, :1]), (1, REAL[:, :3])])
+def test_outputs_or_targets_that_would_be_broadcast(loss, outputs, y):
+    """Each would cost many times what torch's mean says: by evaluate, too."""
+    data = TensorDataset(X, y.abs())
+    refused(linear(outputs), data, "differ in shape", loss=loss)
+    with pytest.raises(ValueError, match="differ in shape"):
+        evaluate(linear(outputs), data, loss=loss)
+
+
+def test_a_complex_output():
+    model = nn.Linear(4, 3, dtype=torch.complex128)
+    x, y = X.to(torch.complex128), REAL[:, :3].to(torch.complex128)
+    loss = lambda o, t: (o - t).abs().square().sum()  # noqa: E731
+    is_right(model, TensorDataset(x, y), loss, lambda o, t: (o - t).abs().square().mean())
+
+
 def test_means_and_the_lines_that_make_sums_of_them():
     labels, tokens, real = TensorDataset(X, MASKED_LABELS), TensorDataset(TOKENS, TOKENS), TensorDataset(X, REAL)
     for build, data, mean in [
@@ -373,15 +379,15 @@ def test_means_and_the_lines_that_make_sums_of_them():
         (reader, tokens, flat),
         (lambda: linear(6), real, lambda o, t: ((o - t).square().mean(), t.numel())),  # a pair of a mean and its count
     ]:
-        (program,) = lines_of(refused(build(), data, "the loss is a mean", 'reduction="sum"', loss=mean))
+        message = refused(build(), data, "the loss is a mean", 'reduction="sum"', loss=mean)
+        program = 0 if programs(message) else None  # of torch's own function a sentence tells
         first = lambda o, t, mean=mean: value[0] if isinstance(value := mean(o, t), tuple) else value  # noqa: E731
         expected, moved = by_hand(build(), first, *data.tensors)
         for accumulation in (1, 5):
             model = build()
             config = Config(steps=1, accumulation=accumulation, **SGD)
-            assert run_lines(program, model, data, loss=mean, config=config)["loss"] == pytest.approx(
-                expected, rel=1e-9
-            )
+            record = first_record(message, model, data, "loss", program=program, loss=mean, config=config)
+            assert record["loss"] == pytest.approx(expected, rel=1e-9)
             torch.testing.assert_close(weights(model), moved, rtol=0, atol=1e-12)
 
 
@@ -438,9 +444,10 @@ def test_a_contrastive_number_is_refused_and_both_lines_are_right():
     expected, moved = by_hand(Towers(), partial(contrast, reduction="mean"), *VIEWS.tensors)
     for place, reduction in enumerate(("sum", "mean")):
         loss = partial(contrast, reduction=reduction)
-        programs = lines_of(refused(Towers(), VIEWS, "the loss is not a sum over the targets", loss=loss))
+        message = refused(Towers(), VIEWS, "the loss is not a sum over the targets", loss=loss)
         model = Towers()
-        assert run_lines(programs[place], model, VIEWS, loss=loss)["loss"] == pytest.approx(expected, rel=1e-12)
+        record = first_record(message, model, VIEWS, "loss", program=place, loss=loss)
+        assert record["loss"] == pytest.approx(expected, rel=1e-12)
         torch.testing.assert_close(weights(model), moved, rtol=0, atol=1e-14)
 
 
@@ -580,10 +587,10 @@ def test_as_many_classes_as_steps_of_time():
     """(B, 5, 5): either axis may be that of the classes, and the sizes do not say which."""
     x, y = SQUARE.tensors
     message = refused(convolution(), SQUARE, "the classes may be axis 1")
-    first, last = lines_of(message)
     along_1, along_last = F.cross_entropy(convolution()(x), y), F.cross_entropy(convolution()(x).movedim(-1, 1), y)
-    assert run_lines(first, convolution(), SQUARE)["loss"] == pytest.approx(along_1.item(), rel=1e-12)
-    assert run_lines(last, convolution(), SQUARE)["loss"] == pytest.approx(along_last.item(), rel=1e-12)
+    for number, expected in enumerate((along_1, along_last)):
+        record = first_record(message, convolution(), SQUARE, "loss", number=number)
+        assert record["loss"] == pytest.approx(expected.item(), rel=1e-12)
     assert along_1.item() != pytest.approx(along_last.item(), rel=1e-3)
 
 
@@ -643,11 +650,11 @@ def test_a_collate_that_puts_time_first(length):
         loss=cross_entropy_sum,
         collate=time_first,
     )
-    (program,) = lines_of(message)
     expected = F.cross_entropy(Recurrent()(x.transpose(0, 1)).flatten(0, 1), y.T.flatten()).item()
     for accumulation in (1, 5):
         config = Config(steps=1, accumulation=accumulation, **SGD)
-        record = run_lines(program, Recurrent(), data, collate=time_first, config=config)
+        given = {"loss": cross_entropy_sum, "collate": time_first, "config": config}
+        record = first_record(message, Recurrent(), data, "collate", through="BatchFirst(model)", **given)
         assert record["loss"] == pytest.approx(expected, rel=1e-12)
 
 

@@ -92,12 +92,12 @@ def test_weights_of_its_eval_mode_are_validated_looked_at_saved_and_kept(tmp_pat
     seen = []
     look = lambda record, model: seen.append((record["step"], loss_of(model)))  # noqa: E731
     model = net()
-    options = {"optimizer": schedule_free, "on_log": look}
+    options = {"optimizer": schedule_free, "on_step": look}
     result = train(model, DATA, DATA, config(val_every=4, log_every=6, save_every=5), run=tmp_path, **options)
     for record in result.history:
         if "val_loss" in record:
             assert record["val_loss"] == pytest.approx(loss_of(x_by_hand(record["step"])), abs=1e-12)
-    assert seen == [(step, pytest.approx(loss_of(x_by_hand(step)), abs=1e-12)) for step in (6, 12)]
+    assert seen == [(step, pytest.approx(loss_of(x_by_hand(step)), abs=1e-12)) for step in (4, 6, 8, 12, 12)]
     assert distance(model, x_by_hand(12)) < 1e-12
     best = net()
     best.load_state_dict(best_weights(tmp_path))
@@ -111,7 +111,7 @@ def test_watching_more_often_changes_no_bit_though_both_modes_round(tmp_path):
     one, two = net(), net()
     train(one, DATA, DATA, config(), optimizer=schedule_free)
     often = config(val_every=1, log_every=1, save_every=1)
-    train(two, DATA, DATA, often, run=tmp_path, optimizer=schedule_free, on_log=lambda record, model: None)
+    train(two, DATA, DATA, often, run=tmp_path, optimizer=schedule_free, on_step=lambda record, model: None)
     assert distance(one, two) == 0
 
 
@@ -287,10 +287,10 @@ def test_a_rate_in_a_tensor_is_logged_as_a_number_scheduled_and_resumed(rule, tm
     assert [r["lr"] for r in one.history] == pytest.approx([r["lr"] for r in two.history]) and json.dumps(one.history)
     assert distance(ours, theirs) < 1e-5  # a rate in float32
     with pytest.raises(ZeroDivisionError):
-        train(net(), DATA, None, config(save_every=5, **settings), run=tmp_path, optimizer=tensor, on_log=stop_at(7))
+        train(net(), DATA, None, config(save_every=5, **settings), run=tmp_path, optimizer=tensor, on_step=stop_at(7))
     train(resumed, DATA, None, config(save_every=5, **settings), run=tmp_path, optimizer=tensor)
     assert distance(ours, resumed) == 0
 
 
 def stop_at(step: int):
-    return lambda record, model: 1 / (step - record["step"])
+    return lambda record, model: {"nothing": 1 / (step - record["step"])}

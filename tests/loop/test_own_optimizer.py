@@ -1,5 +1,7 @@
 """An optimizer of the caller's own trains as the loop's own does: same schedule, same resumption, no trace of a bad step."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 
 RULES = {
+    "SGD, plain": lambda model: torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9),
     "RMSprop": lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9),
     "AdamW, not fused": lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False),
     "AdamW, fused": lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0, fused=True),
@@ -54,10 +57,10 @@ class Poison:
 
 
 class Whole(TensorData):
-    """Whatever is asked for, all of it in one order."""
+    """Whatever is asked for, all of it in one order; but two examples, which `train` tries, are two."""
 
     def batch(self, indices):
-        return self.x, self.y
+        return super().batch(indices) if len(indices) <= 2 else (self.x, self.y)
 
 
 @pytest.mark.parametrize("on_host", [True, False])
@@ -94,7 +97,7 @@ def test_it_resumes_with_the_same_bits_and_not_with_another(tmp_path):
 
     with pytest.raises(Stop):
         watched = Config(**{**vars(config), "log_every": 7})
-        train(net(), DATA, None, watched, run=tmp_path, optimizer=RULES["RMSprop"], on_log=stop)
+        train(net(), DATA, None, watched, run=tmp_path, optimizer=RULES["RMSprop"], on_step=stop)
     other = lambda model: torch.optim.RMSprop(model.parameters(), lr=3e-2, momentum=0.9)  # noqa: E731
     with pytest.raises(ValueError, match=r"another optimizer \(optimizer: RMSprop .*0\.01.* → RMSprop .*0\.03"):
         train(net(), DATA, None, config, run=tmp_path, optimizer=other)
@@ -140,6 +143,20 @@ def test_an_optimizers_state_comes_back_in_its_own_dtype(tmp_path):
     train(net().bfloat16(), data, None, Config(steps=10, batch_size=24), run=tmp_path, optimizer=make)
     train(resumed, data, None, Config(steps=40, batch_size=24), run=tmp_path, optimizer=make)
     assert same(resumed, straight)
+
+
+def test_one_optimizer_for_many_runs():
+    """Its moments go on from run to run, and its step is not wrapped anew by each."""
+    parts, whole = net(), net()
+    for model in (parts, whole):
+        model[2].p = 0.0
+    optimizer = torch.optim.SGD(parts.parameters(), lr=1e-2, momentum=0.9)
+    data, depths = Whole(DATA.x, DATA.y), []
+    optimizer.register_step_post_hook(lambda *_: depths.append(len(inspect.stack())))
+    for _ in range(3):
+        train(parts, data, None, Config(steps=2, batch_size=64), optimizer=lambda model: optimizer)
+    train(whole, data, None, Config(steps=6, batch_size=64), optimizer=RULES["SGD, plain"])
+    assert same(parts, whole) and len(set(depths)) == 1
 
 
 def test_blocked_steps_are_counted_where_a_device_decides_and_the_run_stops_early(monkeypatch):

@@ -88,7 +88,7 @@ def test_an_average_of_a_slice_and_of_complex_numbers():
         model, path = Matrix(WEIGHTS[weight]()), []
         average = model.w.detach().clone()
         config = Config(steps=4, batch_size=12, lr=1e-2, ema=0.5, log_every=1, device="cpu")
-        result = train(model, DATA, None, config, on_log=lambda _, m, path=path: path.append(m.w.clone()))
+        result = train(model, DATA, None, config, on_step=lambda _, m, path=path: path.append(m.w.clone()))
         for weights in path:
             average = 0.5 * average + 0.5 * weights
         torch.testing.assert_close(result.ema.w.detach(), average, rtol=0, atol=1e-12)

@@ -260,6 +260,35 @@ def test_the_rate_of_the_first_record_after_a_resume_counts_what_was_trained_sin
     assert [record[MEASURED]["targets_per_second"] for record in records] == [8.0, 8.0]
 
 
+@pytest.mark.parametrize("ignore_index", [-100, 0])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_rate_counts_labels_whatever_they_weigh(tmp_path, monkeypatch, ignore_index, resumed):
+    """By the same clock: of 64 labels a step those that count, of classes that weigh 10, 20 and 30."""
+    steps = []
+    monkeypatch.setattr(monitor.time, "perf_counter", lambda: float(len(steps)))
+    labels = torch.tensor([0, 1, 2, 1, 0, 2, 1, 1] * 8)
+    data = TensorData(torch.randn(64, 2), labels)
+    loss = nn.CrossEntropyLoss(torch.tensor([10.0, 20.0, 30.0]), ignore_index=ignore_index)
+    config = Config(steps=12, batch_size=64, log_every=6, save_every=2, device="cpu")
+
+    class Counting(nn.Linear):
+        def forward(self, x):
+            if torch.is_grad_enabled() and self.training:
+                steps.append(len(x))
+            if len(steps) == stop:
+                raise KeyboardInterrupt
+            return super().forward(x)
+
+    stop = 5
+    if resumed:
+        with pytest.raises(KeyboardInterrupt):
+            train(Counting(2, 3), data, None, config, run=tmp_path, loss=loss)
+    stop = None
+    records = train(Counting(2, 3), data, None, config, run=tmp_path, loss=loss).history
+    each = labels.ne(ignore_index).sum().item()
+    assert [record[MEASURED]["targets_per_second"] for record in records] == [each, each]
+
+
 # ---- folders of older versions --------------------------------------------------------------------------------------
 
 ONCE_SETTINGS = {"dollars_per_hour": 36.0, "peak_flops": 1e12, "progress": True}
@@ -273,6 +302,8 @@ def make_older(folder: Path, **progress) -> None:
     (folder / "run.json").write_text(json.dumps(metadata))
     for path in checkpoint.find(folder / "checkpoints", kind=None):
         saved = checkpoint.load(path)
+        if "config" not in saved:
+            continue  # best weights alone
         saved["config"] |= ONCE_SETTINGS
         for former, name in (("parts", "n_micro_batches"), ("worse", "validations_without_improvement")):
             saved["progress"][former] = progress.get(former, saved["progress"].pop(name))
@@ -302,7 +333,7 @@ def test_a_run_of_an_older_version_goes_on_where_it_was(tmp_path):
     make_older(tmp_path, parts=4, worse=5)
     model = Watched()
     result = train(model, data, wrong, Config(steps=20, **settings), run=tmp_path, dollars_per_hour=36.0)
-    assert set(model.sizes) == {8} and (result.steps, result.stopped_early) == (8, True)
+    assert model.sizes == [32] * 6 + [8] * 8 and (result.steps, result.stopped_early) == (8, True)
 
 
 def test_the_cost_of_an_older_run_is_still_shown(tmp_path):

@@ -15,7 +15,8 @@ from utils.data.order import Order
 from utils.device import pick_device
 from utils.loop import Config, evaluate, train
 from utils.loop.log import MEASURED
-from utils.loop.metrics import cross_entropy_sum, squared_error_sum
+from utils.loop.metrics import count_correct, cross_entropy_sum, squared_error_sum
+from utils.loop.monitor import Monitor
 from utils.loop.optim import lr_factor
 from utils.loop.run_folder import best_weights
 from utils.loop.saved_run import read_run
@@ -97,10 +98,11 @@ def look(record, model):
     """All that may disturb a run: it samples from every stream, trains BatchNorm, drops out, and edits the record."""
     model.train()
     with torch.enable_grad():
-        model(torch.randn(16, 2, device=DEVICE)).sum().backward()
+        model(torch.randn(16, 2, device=DEVICE, requires_grad=True)).sum().backward()  # the average has no gradients
     random.random(), np.random.rand(), torch.rand(3)  # noqa: NPY002
     model.eval()
-    record["loss"] = record[MEASURED]["seconds"] = -1.0
+    record["loss"] = record["val_loss"] = -1.0
+    record.setdefault(MEASURED, {})["seconds"] = -1.0
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -110,7 +112,7 @@ def test_a_look_at_each_record_does_not_change_the_run(precision):
         train(
             Restless(), data, SPIRAL.val, Config(steps=40, precision=precision, ema=0.9, log_every=3, val_every=7), **on
         )
-        for on in ({}, {"on_log": look})
+        for on in ({}, {"on_step": look})
     )
     assert torch.equal(weights(unseen.model), weights(seen.model)) and torch.equal(
         weights(unseen.ema), weights(seen.ema)
@@ -122,10 +124,10 @@ def test_a_look_that_changes_a_weight_or_fails_ends_the_run():
     def change(record, model):
         model.net[0].bias.add_(1)
 
-    with pytest.raises(RuntimeError, match="on_log has changed a weight"):
-        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_log=change)
+    with pytest.raises(RuntimeError, match="on_step has changed a weight"):
+        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_step=change)
     with pytest.raises(ZeroDivisionError):
-        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_log=lambda record, model: 1 / 0)
+        train(Restless(), SPIRAL.train, None, Config(steps=4, log_every=2), on_step=lambda record, model: 1 / 0)
 
 
 def test_a_compiled_forward_keeps_the_names_of_the_weights(monkeypatch):
@@ -164,7 +166,9 @@ def test_evaluate_covers_every_example_whatever_the_batch_size():
 def test_no_accuracy_where_targets_and_outputs_do_not_pair_up():
     """(4,) against (4, 1) would be compared each with each, and 16 pairs counted."""
     data = TensorData(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.int64))
-    assert evaluate(net(), data).accuracy is None and evaluate(net(), data).targets == 4
+    assert count_correct(cross_entropy_sum, torch.zeros(4, 3), data.y) is None
+    with pytest.raises(ValueError, match=r"outputs must have one axis more than targets.* \(data: y \(4, 1\)"):
+        evaluate(net(), data)
 
 
 def test_no_accuracy_of_a_single_output():
@@ -386,6 +390,22 @@ def test_flops_are_counted_under_autocast_and_for_every_example():
     assert each[1] / each[0] == pytest.approx(40 * 16 / (38 * 14 + 2))
 
 
+def test_flops_that_cannot_be_counted_end_no_run_that_did_not_ask_for_them(monkeypatch):
+    """The peak of a GPU is published, and MFU then in the log, though nobody has given it."""
+
+    class Uncountable(nn.Linear):
+        def forward(self, x):
+            if torch.utils._python_dispatch._len_torch_dispatch_stack():
+                raise RuntimeError("not while somebody counts")
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="not while somebody counts"):
+        trained(Uncountable(2, 3), steps=2, peak_flops=1e12)
+    monkeypatch.setattr(Monitor, "_published_peak", lambda monitor: 1e12)
+    assert trained(Uncountable(2, 3), steps=2, log_every=1).history[-1][MEASURED]["mfu"] is None
+    assert trained(nn.Linear(2, 3), steps=2).history[-1][MEASURED]["mfu"] > 0
+
+
 def test_the_average_is_its_closed_form():
     """Weights that follow w_t = t: the average after T steps is a geometric sum."""
     model = nn.Linear(1, 1, bias=False)
@@ -460,8 +480,11 @@ def test_it_learns_the_spiral():
 
 def test_an_improvement_counts_from_min_delta_on():
     state = State(net(), Config(patience=2, min_delta=0.25, device=DEVICE.type), DEVICE)
-    assert [state.is_best(loss) for loss in (2.0, 1.75, 1.5, 1.375, 1.3)] == [True, False, True, False, False]
-    assert state.best["val_loss"] == 1.5 and state.stopped_early
+    counts = []
+    for loss in (2.0, 1.75, 1.5, 1.375, 1.3):
+        assert not state.stopped_early and state.is_best(loss)
+        counts.append(state.validations_without_improvement)
+    assert counts == [0, 1, 0, 1, 2] and state.best["val_loss"] == 1.3 and state.stopped_early
 
 
 class WithState(nn.Linear):

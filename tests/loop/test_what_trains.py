@@ -65,7 +65,7 @@ def test_what_the_optimizers_function_does_to_the_model_counts(make):
     """Its gradients are cleared, clipped and in the norm, and it is averaged."""
     ours, theirs, path = net(), net(), []
     result = train(ours, DATA, None, config(ema=0.5, clip=0.2), optimizer=make,
-                   on_log=lambda _, model: path.append(copy.deepcopy(model)))  # fmt: skip
+                   on_step=lambda _, model: path.append(copy.deepcopy(model)))  # fmt: skip
     train_by_hand(theirs, DATA, 6, make, clip=0.2)
     assert distance(ours, theirs) < 1e-12 < distance(ours[2], result.ema[2])
     before = net()
@@ -90,7 +90,11 @@ def test_adapters_that_it_adds_come_back_on_resume(tmp_path):
 
 
 def when(step: int, change):
-    return lambda record, model: change(model) if record["step"] == step else None
+    def look(record, model):
+        if record["step"] == step:
+            change(model)
+
+    return look
 
 
 CHANGES = {
@@ -111,7 +115,7 @@ def test_a_change_during_the_run_ends_it_before_an_update(change, own):
     for model in (ours, theirs):
         model[0].requires_grad_(False)
     with pytest.raises(RuntimeError, match=words + r".*\. Call train once for each part"):
-        train(ours, DATA, None, config(), optimizer=own, on_log=when(2, function))
+        train(ours, DATA, None, config(), optimizer=own, on_step=when(2, function))
     train_by_hand(theirs, DATA, 2, by_sgd)
     assert distance(ours, theirs) < 1e-12
 

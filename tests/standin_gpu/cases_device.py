@@ -67,7 +67,7 @@ def test_a_block_with_random_streams_of_its_own_leaves_the_devices_alone(seed):
 
 
 def test_a_forward_pass_is_forgotten_with_what_it_drew():
-    before = Snapshot(torch.nn.Module())
+    before = Snapshot(torch.nn.Module()).take()
     first = drawn()
     before.restore()
     assert torch.equal(drawn(), first)

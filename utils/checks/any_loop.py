@@ -6,9 +6,11 @@ README.md shows both in one screen.
 import contextlib
 import inspect
 import io
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 from utils.checks import loop as detectors_of_loops
@@ -16,8 +18,9 @@ from utils.checks import toy_problem
 from utils.checks.toy_problem import NotJudged, Train, needs, plain_config
 from utils.device import own_random_streams
 from utils.loop.config import Config
-from utils.loop.metrics import cross_entropy_sum, nonzero, sum_and_count
+from utils.loop.metrics import cross_entropy_sum, or_one, sum_and_count
 
+HERE = Path(__file__).parent
 OBJECTS = ("model", "data", "val", "run", "loss", "peak_flops")
 UNSEEN = {"log_every"}  # a loop without this setting has no records, or one of each step
 
@@ -54,30 +57,47 @@ def adapt(loop: Callable) -> Train:
         return loop(**{name: given[name] for name in names})
 
     train.parameters = names
+    train.file = getattr(getattr(loop, "__code__", None), "co_filename", None)
     return train
 
 
 def _mean(loss: Callable) -> Callable:
     def mean(outputs, targets):
         total, count = sum_and_count(loss, outputs, targets)
-        return total / nonzero(count)
+        return total / or_one(count)
 
     return mean
 
 
 def examine(train: Train) -> dict[str, str]:
-    """The verdict of each detector on `train`, by its name: "passes", "ALARM: …" or "not judged: …"."""
-    verdicts = {}
-    for name, detector in detectors().items():
-        with own_random_streams(toy_problem.SEED), contextlib.redirect_stdout(io.StringIO()):
-            try:
-                detector(train)
-                verdicts[name] = "passes"
-            except AssertionError as error:
-                verdicts[name] = f"ALARM: {error}"
-            except NotJudged as error:
-                verdicts[name] = str(error)
-    return verdicts
+    """The verdict of each detector on `train`, by its name.
+
+    "passes"; "ALARM: …", what the detector saw and what to do; "not judged: …", what it lacks; or "RAISED: …", what the
+    loop raised and in which line. Each detector has its own verdict, whatever becomes of the others.
+    """
+    return {name: _verdict(detector, train) for name, detector in detectors().items()}
+
+
+def _verdict(detector: Callable[[Train], None], train: Train) -> str:
+    with own_random_streams(toy_problem.SEED), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            detector(train)
+        except NotJudged as error:
+            return str(error)
+        except Exception as error:
+            in_detector = Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(HERE)
+            if isinstance(error, AssertionError) and in_detector:
+                return f"ALARM: {error}"
+            return f"RAISED: {type(error).__name__}: {error} ({_place(error, train)})"
+    return "passes"
+
+
+def _place(error: Exception, train: Train) -> str:
+    """The innermost line of the loop's own file that led to the error, or else the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == getattr(train, "file", None)]
+    innermost = (own or frames)[-1]
+    return f"in {innermost.name}, line {innermost.lineno}: {innermost.line}".rstrip(": ")
 
 
 def detectors() -> dict[str, Callable[[Train], None]]:

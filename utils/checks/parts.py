@@ -290,7 +290,7 @@ def batches_mix_classes(loader: Iterable[tuple[Tensor, Tensor]]) -> None:
     have a single class by chance: use batches of 8 or more.
     """
     fewest = min(len(y.unique()) for _, y in loader if len(y) >= 3)
-    assert fewest >= 2, "a batch has a single class: the data are sorted and not shuffled"
+    assert fewest >= 2, "a batch has a single class: the data are sorted and not shuffled: load them with shuffle=True"
 
 
 def every_example_once(loader: Iterable[Tensor], examples: int) -> None:
@@ -301,7 +301,10 @@ def every_example_once(loader: Iterable[Tensor], examples: int) -> None:
     """
     seen = sorted(id for batch in loader for id in torch.as_tensor(batch).flatten().tolist())
     missing, twice = examples - len(set(seen)), len(seen) - len(set(seen))
-    assert seen == list(range(examples)), f"of {examples} examples {missing} never appear, {twice} more than once"
+    assert seen == list(range(examples)), (
+        f"of {examples} examples {missing} never appear, {twice} more than once: an epoch takes each batch of one order, "
+        "the last short one too"
+    )
 
 
 def order_is_kept(loader: Iterable[Tensor]) -> None:
@@ -311,7 +314,7 @@ def order_is_kept(loader: Iterable[Tensor]) -> None:
     cannot tell.
     """
     seen = [id for batch in loader for id in torch.as_tensor(batch).flatten().tolist()]
-    assert seen == sorted(seen), f"the ids come as {seen[:8]}…"
+    assert seen == sorted(seen), f"the ids come as {seen[:8]}…: load these data without shuffling"
 
 
 def ranks_share_each_batch(order: Callable[[int, int], object]) -> None:
@@ -370,7 +373,10 @@ def is_a_copy(saved: dict[str, Tensor], model: nn.Module) -> None:
     """
     live = {t.untyped_storage().data_ptr() for t in model.state_dict().values() if t.numel()}
     shared = [name for name, t in saved.items() if t.numel() and t.untyped_storage().data_ptr() in live]
-    assert not shared, f"{len(shared)} of {len(saved)} saved tensors are the model's own, such as {shared[0]}"
+    assert not shared, (
+        f"{len(shared)} of {len(saved)} saved tensors are the model's own, such as {shared[0]}: "
+        "keep copy.deepcopy(model.state_dict())"
+    )
 
 
 def _changed(x: Tensor) -> Tensor:

@@ -50,15 +50,45 @@ def options(train: Train, **settings) -> dict:
 
 
 class Returned:
-    """What a loop returned. To ask for what it has not returned raises NotJudged; `value` is the object itself."""
+    """What a loop returned, an object or a dict; `value` is that itself. To ask for what is not in it raises NotJudged."""
 
     def __init__(self, value: object):
         self.value = value
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.value if isinstance(self.value, dict) else hasattr(self.value, name)
+
     def __getattr__(self, name: str):
-        if not hasattr(self.value, name):
+        if name not in self:
             raise NotJudged(f"the loop returns no {name}")
-        return getattr(self.value, name)
+        return self.value[name] if isinstance(self.value, dict) else getattr(self.value, name)
+
+    @property
+    def history(self) -> list["Record"]:
+        """The records of the run. Raises NotJudged if there are none, or if they are no list of dicts."""
+        history = self.__getattr__("history")
+        if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+            wanted = 'a list of records such as {"step": 1, "loss": 1.1}'
+            raise NotJudged(f"the loop returns a history that is not {wanted}: {_brief(history)}")
+        return [Record(record) for record in history]
+
+
+class Record(dict):
+    """A record of a history. To ask for a key that it lacks raises NotJudged."""
+
+    def __missing__(self, key: str):
+        self.require(key)
+
+    def require(self, *keys: str) -> None:
+        for key in keys:
+            if key not in self:
+                one = _brief(dict(self))
+                raise NotJudged(f'your history has no {key}: add "{key}" to its records, of which one is {one}')
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:80]}…"
 
 
 class ToyProblem:
@@ -73,11 +103,11 @@ class ToyProblem:
             make = _texts if tokens else _points
             self.data, self.val = make(+1, dtype, draws), make(-1, dtype, draws)
             if tokens:
-                self.model = nn.Sequential(nn.Embedding(2 * EXAMPLES + 1, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+                self.model = _Model(nn.Embedding(2 * EXAMPLES + 1, 6), nn.Tanh(), nn.Linear(6, CLASSES))
             else:
                 middle = [nn.BatchNorm1d(8)] if norm else []
                 middle += [nn.Tanh()] + ([nn.Dropout(dropout)] if dropout else [])
-                self.model = nn.Sequential(
+                self.model = _Model(
                     _Noise() if noise else nn.Identity(), nn.Linear(4, 8), *middle, nn.Linear(8, CLASSES)
                 )
             self.model.to(dtype)
@@ -130,9 +160,11 @@ class ToyProblem:
             torch.autograd.grad(self._loss_sum(weights, x, y, self.initial_model) / y.ne(IGNORE).sum(), weights)
         )
 
-    def mean_loss(self, weights: list[Tensor], x: Tensor, y: Tensor, like: nn.Module | None = None) -> float:
-        """The mean loss over all targets, in one batch, in float64 and eval mode, with the buffers of `like`."""
-        model = copy.deepcopy(like or self.initial_model).double().eval()
+    def mean_loss(self, weights: list[Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor] | None = None) -> float:
+        """The mean loss over all targets, in one batch, in float64 and eval mode; with these buffers, or the first ones."""
+        model = copy.deepcopy(self.initial_model)
+        model.load_state_dict(buffers or {}, strict=False)
+        model.double().eval()
         x = x.double() if x.is_floating_point() else x
         with torch.no_grad():
             total = self._loss_sum([w.double() for w in weights], x, y, model)
@@ -183,6 +215,18 @@ class _Drawing(Dataset):
         return torch.cat([self.x[i, :1], torch.tensor(draws) + self.y[i]]), self.y[i]
 
 
+class _Model(nn.Sequential):
+    """Hooks go with a copy in memory, and are left out of a file: those of the recording cannot be pickled."""
+
+    def __deepcopy__(self, memo: dict) -> "_Model":
+        copied = _Model()
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {name: type(hooks)() for name, hooks in self.__dict__.items() if name.endswith("_hooks")}
+
+
 class _Noise(nn.Module):
     """In train mode: adds noise from all three global streams."""
 
@@ -205,6 +249,7 @@ class Step:
     weights: list[Tensor]  # before the first forward pass of the step
     gradients: list[Tensor | None]  # of each parameter; None: it has none, or no optimizer holds it
     rates: list[float]  # the learning rate of each group of parameters
+    settings: list[dict]  # of each group of parameters, as its optimizer has them
 
     @property
     def finite(self) -> bool:
@@ -212,17 +257,39 @@ class Step:
 
 
 @dataclass
+class Validation:
+    """The forward passes on validation data with no training step between them."""
+
+    steps: int  # made before it
+    weights: list[Tensor]  # of the model that was validated: the one that is trained, or an average of it
+    buffers: dict[str, Tensor]  # of the same
+    buffers_in_training: dict[str, Tensor]  # of the one that is trained
+    ids: list[int] = field(default_factory=list)  # of the examples, from 0
+    graphs: list[bool] = field(default_factory=list)  # of each forward pass: whether its outputs had a graph
+
+
+@dataclass
 class Recording:
     """What went through the model and into the optimizers during a run, in order."""
 
     steps: list[Step] = field(default_factory=list)
+    validations: list[Validation] = field(default_factory=list)
+    in_16_bits: bool = False  # whether a model's outputs were bfloat16 or float16
     # The forward passes since the last step: (inputs, whether in train mode, weights before it).
     forwards: list[tuple[Tensor, bool, list[Tensor]]] = field(default_factory=list)
     passes: int = 0  # the forward passes of all steps, those that were skipped among them
     spoiled: int = 0  # how many of these there were when a gradient was last seen not to be finite
-    validation_ids: list[int] = field(default_factory=list)
-    validation_graphs: list[bool] = field(default_factory=list)
     result: Returned | None = None
+
+    def tolerance(self, in_float32: float) -> float:
+        """The relative error that rounding explains: of bfloat16, where the loop computes in it unasked."""
+        return 0.05 if self.in_16_bits else in_float32
+
+    @property
+    def last_validation(self) -> Validation:
+        if not self.validations:
+            raise NotJudged("no validation data went through the model")
+        return self.validations[-1]
 
 
 def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -> Recording:
@@ -234,6 +301,7 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
     """
     recording = Recording()
     parameters = list(problem.model.parameters())
+    names_of_buffers = [name for name, _ in problem.model.named_buffers()]
     weights_before: list[list[Tensor]] = []
     stepped: set[int] = set()  # the parameters that the newest step has moved
 
@@ -243,12 +311,23 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
     def on_forward(module, inputs, outputs):  # also called for the EMA: a copy of the model, hooks included
         x = inputs[0].detach().clone()
         ids = problem.ids(x)
+        recording.in_16_bits |= outputs.dtype in (torch.bfloat16, torch.float16)
         if bool((ids < 0).any()):
-            recording.validation_ids.extend((-1 - ids).tolist())
-            recording.validation_graphs.append(outputs.requires_grad)
+            record_validation(module, (-1 - ids).tolist(), outputs.requires_grad)
         elif torch.is_grad_enabled():  # a forward pass without gradients is preflight, not training
             recording.passes += 1
             recording.forwards.append((x, all(m.training for m in module.modules()), weights_before.pop()))
+
+    def record_validation(module, ids, has_graph):
+        if not recording.validations or recording.validations[-1].steps != len(recording.steps):
+            buffers, trained = (
+                dict(zip(names_of_buffers, clones(m.buffers()), strict=True)) for m in (module, problem.model)
+            )
+            recording.validations.append(
+                Validation(len(recording.steps), clones(module.parameters()), buffers, trained)
+            )
+        recording.validations[-1].ids.extend(ids)
+        recording.validations[-1].graphs.append(has_graph)
 
     def after_backward(parameter):
         if not all_finite([parameter.grad]):
@@ -273,23 +352,33 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
             p.grad.detach().clone() if own and p.grad is not None else None
             for p, own in zip(parameters, held, strict=True)
         ]
-        rates = [group["lr"] for group in optimizer.param_groups]
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        settings = [
+            {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
+        ]
         if recording.forwards:
             if all_finite(gradients) and recording.spoiled < len(recording.forwards):
                 del recording.forwards[: recording.spoiled]  # of a step that was skipped by not calling the optimizer
             x, modes, weights = zip(*recording.forwards, strict=True)
+            ids = problem.ids(torch.cat(x))
+            if len(ids.unique()) < len(ids) and not all(map(torch.equal, weights[0], weights[-1])):
+                raise NotJudged("the loop makes several forward passes of a batch in a step, with other weights")
             recording.forwards.clear()
             recording.spoiled = 0
             stepped.clear()
             recording.steps.append(
-                Step(torch.cat(x), [len(part) for part in x], all(modes), weights[0], gradients, rates)
+                Step(torch.cat(x), [len(part) for part in x], all(modes), weights[0], gradients, rates, settings)
             )
-        else:
+        elif any(gradient is not None for gradient in gradients):  # without gradients a step moves nothing
             again = not recording.steps or stepped & in_optimizer
-            assert not again, f"step {len(recording.steps) + 1} was made without a forward pass of its own"
+            assert not again, (
+                f"step {len(recording.steps) + 1} was made without a forward pass of its own: "
+                "call optimizer.step() once for each"
+            )
             step = recording.steps[-1]
             step.gradients = [a if b is None else b for a, b in zip(step.gradients, gradients, strict=True)]
             step.rates += rates
+            step.settings += settings
         stepped.update(in_optimizer)
 
     handles = [
@@ -304,7 +393,14 @@ def record_run(train: Train, problem: ToyProblem, config: Config, **arguments) -
     finally:
         for handle in handles:
             handle.remove()
-    assert recording.steps, "the loop never stepped an optimizer over the model's parameters"
+    if not recording.steps and not all(map(torch.equal, parameters, problem.initial_model.parameters())):
+        raise NotJudged(
+            "the loop moves the weights without an optimizer of torch.optim, whose steps the detectors read"
+        )
+    assert recording.steps, (
+        "the loop never stepped an optimizer over the model's parameters: make one of model.parameters(), and call "
+        "optimizer.step()"
+    )
     return recording
 
 

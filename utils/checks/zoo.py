@@ -76,8 +76,8 @@ def nothing(right, *args, **options) -> None:
     """Forgotten."""
 
 
-def restores_nothing(right, buffers):
-    before = right(buffers)
+def restores_nothing(right, *args, **options):
+    before = right(*args, **options)
     before.restore = lambda: None
     return before
 
@@ -108,7 +108,7 @@ def in_order(*verbs: str) -> Callable:
 
         def average():
             if state.ema:
-                state.ema.update(state.parameters, unless=state.guard.bad)
+                state.ema.update(state.parameters, unless=state.guard.step_blocked)
 
         meaning = {
             "backward": lambda: losses.extend(
@@ -125,7 +125,7 @@ def in_order(*verbs: str) -> Callable:
         }
         for verb in verbs:
             meaning[verb]()
-        state.train_loss.add(losses, targets, unless=state.guard.bad)
+        state.train_loss.add(losses, targets, unless=state.guard.step_blocked)
         state.step += 1
 
     return train_step
@@ -372,8 +372,8 @@ def _(right, state, x, y):
 
 
 @planted(8, "schedule in steps, stepped once an epoch", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(config, step // 3)
+def _(right, config, step, **own):
+    return right(config, step // 3, **own)
 
 
 @planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.state.LambdaLR")
@@ -382,8 +382,8 @@ def _(right, optimizer, factor):
 
 
 @planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")
-def _(right, config, step):
-    return right(replace(config, final_lr=0.0), step)
+def _(right, config, step, **own):
+    return right(replace(config, final_lr=0.0), step, **own)
 
 
 # ---- the running average ---------------------------------------------------------------------------------------------
@@ -514,8 +514,8 @@ def _(right, parameters, limit):
 
 
 @planted(None, "the logged rate is the next step's", check.logged_rate_is_the_one_used, "loop.monitor.lr_factor")
-def _(right, config, step):
-    return right(config, step + 1)
+def _(right, config, step, **own):
+    return right(config, step + 1, **own)
 
 
 @planted(None, "the logged epoch is the next step's", check.logged_rate_is_the_one_used, "data.order.Order.epoch")
@@ -540,7 +540,7 @@ in_source(
     "the FLOPs of two examples taken for one's",
     check.rates_are_of_training_time,
     "loop/monitor.py",
-    "return flops / len(x)",
+    "return flops / count_examples(x)",
     "return flops",
 )
 
@@ -665,7 +665,7 @@ planted(
 )(streak_never_ends)
 
 
-@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.over")
+@planted(None, "endless skips", check.endless_skips_end_the_run, "loop.guards.Guard.limit_reached")
 def _(right, guard):
     return False
 
@@ -738,7 +738,7 @@ def _(right, error):
 
 
 planted(
-    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.training.Snapshot"
+    None, "the failed attempt at a step leaves traces", check.memory_shortage_changes_nothing, "loop.state.Snapshot"
 )(restores_nothing)
 
 
@@ -746,11 +746,11 @@ planted(
     None,
     "the failed attempt leaves its random numbers",
     check.memory_shortage_changes_nothing,
-    "loop.training.Snapshot",
+    "loop.state.Snapshot",
 )
-def _(right, model):
-    before = right(model)
-    before.restore = lambda: torch._foreach_copy_(list(before.model.buffers()), list(before.kept.values()))
+def _(right, *args, **options):
+    before = right(*args, **options)
+    before.restore = before.put_back
     return before
 
 
@@ -872,13 +872,14 @@ def _(right, state, val_loss):
 @planted(None, "compared with the last loss, not the best", check.stopping_follows_the_loss, "loop.state.State.is_best")
 def _(right, state, val_loss):
     best = right(state, val_loss)
-    state.best["val_loss"] = val_loss
+    state.last_improvement = val_loss
     return best
 
 
 # ---- resuming --------------------------------------------------------------------------------------------------------
 
 resumed_without(23, "the optimizer's state", resumes["optimizer"], "optimizer")
+resumed_without(None, "the momentum", resumes["momentum"], "optimizer")
 resumed_without(24, "the random streams", resumes["random streams"], "rng")
 resumed_without(None, "BatchNorm's running mean", resumes["BatchNorm statistics"], "model", "2.running_mean")
 resumed_without(None, "NumPy's stream", resumes["random streams"], "rng", "numpy")
@@ -891,6 +892,7 @@ resumed_without(None, "the skipped steps", resumes["skipped steps"], "progress",
 resumed_without(None, "the totals of half a record", resumes["position in the data"], "train_loss")
 resumed_without(None, "the step", resumes["position in the data"], "progress", "step")
 resumed_without(None, "the best", resumes["early stopping"], "progress", "best")
+resumed_without(None, "the last improvement", resumes["early stopping"], "progress", "last_improvement")
 resumed_without(
     None,
     "the validations since the best",

@@ -21,6 +21,7 @@ from torch.utils.data import Dataset
 from utils import facts
 from utils.atomic_write import write_bytes
 from utils.data.download import cache_folder, find
+from utils.data.trees import Tree, count_examples, map_tensors, named_leaves, rows, tensors, to_device
 
 IGNORE = -100  # targets with this value count nowhere: cross_entropy's own ignore_index, by default
 MOST_SYMBOLS = 1 << 16  # what fits into uint16
@@ -47,40 +48,49 @@ class Splits:
 
 
 class TensorData(Dataset):
-    """Examples x (N, ...) with labels y (N, ...), in memory, on any one device.
+    """Examples x (N, ...) with labels y (N, ...), in memory, on any one device; each a tensor or a tree of them.
 
     y holds classes: int64, at least 0, or IGNORE; with regression=True it holds floats. ValueError otherwise,
-    and for different lengths or no examples at all.
+    and for different lengths or no examples at all. A y of several tensors may hold anything.
     """
 
     pure = True  # an item is a function of its index alone
 
-    def __init__(self, x: torch.Tensor, y: torch.Tensor, regression: bool = False):
-        if x.dim() == 0 or y.dim() == 0 or len(x) != len(y):
-            raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} differ in length: one label per example")
-        if len(x) == 0:
-            raise ValueError(f"no examples: x has shape {tuple(x.shape)}")
-        _check_labels(y, regression)
+    def __init__(self, x: Tree, y: Tree, regression: bool = False):
+        leaves = [*tensors(x), *tensors(y)]
+        if any(leaf.dim() == 0 for leaf in leaves) or len({len(leaf) for leaf in leaves}) != 1:
+            parts = [*named_leaves(x, "x"), *named_leaves(y, "y")]
+            shapes = [f"{place} {tuple(leaf.shape)}" for place, leaf in parts if isinstance(leaf, torch.Tensor)]
+            raise ValueError(f"{' and '.join(shapes)} differ in length: one label per example")
+        if len(leaves[0]) == 0:
+            raise ValueError(f"no examples: x has shape {tuple(leaves[0].shape)}")
+        if isinstance(y, torch.Tensor):
+            _check_labels(y, regression)
         self.x, self.y, self.regression = x, y, regression
 
     def __len__(self) -> int:
-        return len(self.x)
+        return count_examples(self.x)
 
     @property
     def device(self) -> torch.device:
-        return self.x.device
+        return tensors(self.x)[0].device
 
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.x[i], self.y[i]
+    def __getitem__(self, i: int) -> tuple[Tree, Tree]:
+        return rows(self.x, i), rows(self.y, i)
 
-    def batch(self, indices: list[int] | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(self, indices: list[int] | torch.Tensor) -> tuple[Tree, Tree]:
         """The batch (x, y) of `indices`, fetched at once. IndexError for an index below 0 or past the end."""
-        indices = torch.as_tensor(indices, dtype=torch.int64, device=self.x.device)
-        return self.x.index_select(0, indices), self.y.index_select(0, indices)  # a third of the time of x[indices]
+        indices = torch.as_tensor(indices, dtype=torch.int64, device=self.device)
+
+        def chosen(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.index_select(0, indices)  # a third of the time of tensor[indices]
+
+        return map_tensors(chosen, self.x), map_tensors(chosen, self.y)
 
     def to(self, device: torch.device | str) -> "TensorData":
         """The same data on `device`; this one stays where it is."""
-        return TensorData(self.x.to(device), self.y.to(device), self.regression)
+        x, y = to_device((self.x, self.y), device)
+        return TensorData(x, y, self.regression)
 
 
 def _check_labels(y: torch.Tensor, regression: bool) -> None:

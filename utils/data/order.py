@@ -7,16 +7,20 @@ it is the same for any number of workers.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from multiprocessing.sharedctypes import RawArray
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from utils.data.permutation import permuted
+from utils.data.refusals import loader_message, says_its_position, stream_message
+from utils.data.trees import Tree, pinned, stack
 from utils.data.workers import FAILED, from_workers
 from utils.device import rng_state, set_rng_state
 
@@ -42,12 +46,55 @@ def _permutation(examples: int, seed: int, epoch: int, device: torch.device) -> 
     return torch.randperm(examples, generator=generator).to(device)  # drawn on the CPU: the same on every device
 
 
+class Shares:
+    """What each rank takes of a step's batch. A subclass says how large that is, and of which examples.
+
+    Of each batch, rank r of `world` takes every world-th index. A rank without one gets a duplicate, which is not counted,
+    if `pad`.
+    """
+
+    rank: int
+    world: int
+    pad: bool
+
+    def size(self, step: int) -> int:
+        """Examples in the batch of `step`, over all ranks."""
+        raise NotImplementedError
+
+    def batch(self, step: int) -> torch.Tensor:
+        """Indices (B,) of all examples at `step`, over all ranks."""
+        raise NotImplementedError
+
+    def smallest_share(self, step: int) -> int:
+        """Examples of the rank that has the fewest at `step`: at least one, which may be padding."""
+        return max(1, self.size(step) // self.world)
+
+    def indices(self, step: int) -> torch.Tensor:
+        """Indices (B,) of this rank's examples at `step`."""
+        chosen = self.batch(step)
+        if self.is_padding(step):
+            return chosen[:1]
+        return chosen[self.rank :: self.world] if self.world > 1 else chosen
+
+    def places(self, step: int) -> Sequence[int]:
+        """Where this rank's examples stand in the batch of `step`."""
+        return [0] if self.is_padding(step) else range(self.rank, self.size(step), self.world)
+
+    def is_padding(self, step: int) -> bool:
+        """Whether this rank's example at `step` is a duplicate: the batch has fewer examples than there are ranks."""
+        return self.pad and self.world > 1 and self.rank >= self.size(step)
+
+    def count(self, first: int, stop: int) -> int:
+        """Examples in the batches of steps `first` … `stop` - 1, over all ranks."""
+        return sum(map(self.size, range(first, stop)))
+
+
 @dataclass(frozen=True)
-class Order:
+class Order(Shares):
     """The order of batches: step → indices into a dataset of `examples`.
 
     Every epoch visits every example once, in an order of its own (in index order if not `shuffle`). A last batch
-    that is short is kept, or left out with `drop_last`. Of each batch, rank r of `world` takes every world-th index.
+    that is short is kept, or left out with `drop_last`.
 
     Raises ValueError for an empty dataset, a batch size below 1, and a batch larger than the data with `drop_last`.
     """
@@ -60,7 +107,7 @@ class Order:
     rank: int = 0
     world: int = 1
     device: torch.device = CPU  # where the indices live
-    pad: bool = False  # give a rank without an example of its own a duplicate, which is not counted
+    pad: bool = False
 
     def __post_init__(self):
         if self.examples < 1:
@@ -81,12 +128,7 @@ class Order:
         return full + (rest > 0 and not self.drop_last)
 
     def size(self, step: int) -> int:
-        """Examples in the batch of `step`, over all ranks."""
         return min(self.batch_size, self.examples - step % self.steps_per_epoch * self.batch_size)
-
-    def smallest_share(self, step: int) -> int:
-        """Examples of the rank that has the fewest at `step`: at least one, which may be padding."""
-        return max(1, self.size(step) // self.world)
 
     def smallest_micro_batch(self, steps: int, count: int) -> int:
         """Examples in the smallest micro-batch of one rank within `steps` steps, if each batch is split into `count`."""
@@ -97,8 +139,15 @@ class Order:
         """The epoch that `step` (counted from 0 over the whole run) belongs to."""
         return step // self.steps_per_epoch
 
+    def occasions(self, step: int) -> list[int | str]:
+        """When each of this rank's examples at `step` is visited: its random draws are keyed by that, and by its index."""
+        return [self.epoch(step)] * len(self.places(step))
+
+    def next_epoch(self, step: int) -> int:
+        """The first step of the epoch after that of `step`."""
+        return (self.epoch(step) + 1) * self.steps_per_epoch
+
     def batch(self, step: int) -> torch.Tensor:
-        """Indices (B,) of all examples at `step`, over all ranks."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         start = batch * self.batch_size
         stop = start + self.size(step)
@@ -110,16 +159,24 @@ class Order:
             return _permutation(self.examples, self.seed, epoch, self.device)[start:stop]
         return torch.arange(start, stop, device=self.device)
 
-    def indices(self, step: int) -> torch.Tensor:
-        """Indices (B,) of this rank's examples at `step`."""
-        chosen = self.batch(step)
-        if self.is_padding(step):
-            return chosen[:1]
-        return chosen[self.rank :: self.world] if self.world > 1 else chosen
 
-    def is_padding(self, step: int) -> bool:
-        """Whether this rank's example at `step` is a duplicate: the batch has fewer examples than there are ranks."""
-        return self.pad and self.world > 1 and self.rank >= self.size(step)
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Put the global streams of the CPU back afterwards: torch's, NumPy's and Python's. Faster than own_random_streams."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        torch.set_rng_state(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        random.setstate(kept[2])
+
+
+def seed_streams_of_host(seed: int) -> None:
+    """Seed the global streams that code on the CPU draws from: torch's, NumPy's and Python's."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
+    random.seed(seed)
 
 
 @dataclass(frozen=True)
@@ -127,7 +184,7 @@ class Collated(Dataset):
     """A dataset whose examples `collate` makes a batch of: list of examples → (x, y)."""
 
     dataset: Dataset
-    collate: Callable[[list], tuple[torch.Tensor, torch.Tensor]]
+    collate: Callable[[list], tuple[Tree, Tree]]
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -137,66 +194,74 @@ class Collated(Dataset):
 
 
 class _Fetch(Dataset):
-    """Answers (epoch, indices) with a batch, whoever asks: this process or a worker."""
+    """Answers (occasions, indices) with a batch, whoever asks: this process or a worker."""
 
     def __init__(self, dataset: Dataset, seed: int, workers: int = 0):
         self.dataset, self.seed = dataset, seed
         self.at_work = RawArray("q", [-1] * workers)  # the example that each worker fetches; shared with this process
 
-    def __getitems__(self, key: tuple[int, torch.Tensor | list[int]]):
-        epoch, indices = key
+    def __getitems__(self, key: tuple[list[int | str], torch.Tensor | list[int]]):
+        occasions, indices = key
         if getattr(self.dataset, "pure", False):
             for first in indices[:1]:
                 self._begin(int(first))  # and the rest with it
             return self.dataset.batch(indices)
         kept = rng_state()  # what an example draws must not move the streams of the model
         try:
-            return self._together([self._example(epoch, int(index)) for index in indices], indices)
+            return self._together(
+                [self._example(*pair) for pair in zip(occasions, map(int, indices), strict=True)], indices
+            )
         finally:
             set_rng_state(kept)
 
     def _together(self, examples: list, indices: torch.Tensor | list[int]):
-        collate = getattr(self.dataset, "collate", default_collate)
+        collate = getattr(self.dataset, "collate", stack)
         try:
             return collate(examples)
         except Exception as error:
             named = ", ".join(str(int(index)) for index in indices)
-            advice = (
-                ". All must be of one shape and type" + PADDED if collate is default_collate else ", in your collate"
-            )
+            advice = advice_on_stacking(examples[0], error) if collate is stack else ", in your collate"
             raise RuntimeError(f"{FAILED}s {named} as one batch: {type(error).__name__}: {error}{advice}") from error
 
     def _begin(self, index: int) -> None:
         if worker := get_worker_info():
             self.at_work[worker.id] = index
 
-    def _example(self, epoch: int, index: int):
+    def _example(self, epoch: int | str, index: int):
         self._begin(index)
-        seed = derive_seed(self.seed, "example", epoch, index)
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002  (the global stream, because that is what datasets draw from)
-        random.seed(seed)
+        seed_streams_of_host(derive_seed(self.seed, "example", epoch, index))
         try:
             return self.dataset[index]
         except Exception as error:
-            raise RuntimeError(f"{FAILED} {index} in epoch {epoch}: {type(error).__name__}: {error}") from error
+            when = epoch if isinstance(epoch, str) else f"epoch {epoch}"
+            raise RuntimeError(f"{FAILED} {index} in {when}: {type(error).__name__}: {error}") from error
+
+
+def advice_on_stacking(example: object, error: Exception) -> str:
+    """What to do about examples that do not stack, of which this is the first."""
+    unknown = [type(leaf) for leaf in tree_leaves(example) if is_dataclass(leaf)]
+    if unknown and isinstance(error, TypeError):
+        return f". A dataclass stacks once torch knows it:\n    torch.export.register_dataclass({unknown[0].__name__})"
+    if isinstance(example, tuple | list) and all(isinstance(part, torch.Tensor) for part in example):
+        return f". All must be of one shape and type{PADDED}"
+    return ". All must be of one form, shape and type; if their lengths differ, pad them in a collate of your own"
 
 
 @dataclass(frozen=True)
 class _Keys:
     """What the workers are asked for, one key a step."""
 
-    order: Order
+    order: Shares
     steps: range
 
     def __iter__(self):
         for step in self.steps:
-            yield self.order.epoch(step), self.order.indices(step).tolist()
+            yield self.order.occasions(step), self.order.indices(step).tolist()
 
 
 def batches(
     dataset: Dataset,
-    order: Order,
+    order: Shares,
     start: int,
     stop: int,
     *,
@@ -210,7 +275,8 @@ def batches(
 
     A dataset with the attribute `pure = True` promises that an example depends on its index alone and is fetched a batch
     at a time by `batch(indices)`. Of any other, `dataset[index]` is called with the global streams of torch, NumPy
-    and Python seeded for (seed, epoch, index); a generator of its own that it carries along is outside this promise.
+    and Python seeded for (seed, epoch, index), or for (seed, step, place in the batch, index) where the order has no
+    epochs; a generator of its own that it carries along is outside this promise.
 
     workers: processes that fetch ahead, `prefetch` batches each. persistent: keep them over epochs instead of starting
     new ones. timeout: seconds to wait for a worker's batch; 0 waits for ever. pin: hand out page-locked memory, which a GPU
@@ -221,28 +287,37 @@ def batches(
     if workers == 0:
         fetch = _Fetch(dataset, order.seed)
         for step in range(start, stop):
-            batch = fetch.__getitems__((order.epoch(step), order.indices(step)))
-            yield [part.pin_memory() if part.device == CPU else part for part in batch] if pin else batch
+            batch = fetch.__getitems__((order.occasions(step), order.indices(step)))
+            yield pinned(batch) if pin else batch
         return
     first = start
     while first < stop:
-        last = stop if persistent else min(stop, (order.epoch(first) + 1) * order.steps_per_epoch)
+        last = stop if persistent else min(stop, order.next_epoch(first))
         fetch, keys = _Fetch(dataset, order.seed, workers), _Keys(order, range(first, last))
         ahead = min(prefetch, last - first)  # a loader asks for so many at once, also where there are none
         yield from from_workers(fetch, keys, timeout, num_workers=workers, prefetch_factor=ahead, pin_memory=pin)
         first = last
 
 
+def is_stream(data: object) -> bool:
+    """Whether `data` is read from its beginning on, not by an index, and says its position.
+
+    An IterableDataset yields examples; anything else, such as torchdata's StatefulDataLoader, batches.
+    """
+    indexed = hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
+    return not indexed and not isinstance(data, type) and hasattr(data, "__iter__") and says_its_position(data)
+
+
 def require_dataset(data: object, name: str) -> None:
-    """Raises ValueError unless `data` has a length and can be indexed, as batches in any order need."""
+    """Raises ValueError unless `data` has a length and can be indexed, as batches in any order need.
+
+    name: of the argument, train_data, val_data or (of evaluate) data.
+    """
     if isinstance(data, DataLoader):
-        own = "" if data.collate_fn is default_collate else f", collate={name}.collate_fn"
-        raise ValueError(
-            f"{name} is a DataLoader: pass its dataset; batches and their order are the loop's business:\n"
-            f"    config = Config(batch_size={data.batch_size}, workers={data.num_workers})\n"
-            f"    train(model, {name}.dataset, config=config{own})"
-        )
+        raise ValueError(loader_message(data, name))
     if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        if hasattr(data, "__iter__") and not isinstance(data, type):
+            raise ValueError(stream_message(data, name))
         raise ValueError(
             f"{name} is a {type(data).__name__} without a length or an index: pass a dataset of (x, y) pairs, "
             "TensorData(x, y) for two tensors"
@@ -269,7 +344,7 @@ def with_collate(dataset: object, collate: Callable | None, name: str) -> Datase
     return Collated(dataset, collate)
 
 
-def first_examples(dataset: Dataset, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+def first_examples(dataset: Dataset, n: int) -> tuple[Tree, Tree]:
     """The first n examples as a batch (or all, if there are fewer)."""
     order = Order(len(dataset), min(n, len(dataset)), shuffle=False, device=device_of(dataset))
     return next(batches(dataset, order, 0, 1))

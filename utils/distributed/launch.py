@@ -92,7 +92,7 @@ def _collect(function: FunctionType, parts: dict[str, str]) -> None:
     parts[function.__name__] = ""  # so that a recursive function ends here
     source = inspect.getsource(function)
     for name in [*_globals_of(function.__code__), *_names_in_signature(source)]:
-        if name in parts or name not in function.__globals__:
+        if name in parts or name not in function.__globals__ or name == "__name__":  # the script has its own
             continue
         value = function.__globals__[name]
         if isinstance(value, ModuleType):

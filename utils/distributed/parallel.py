@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.sgd import sgd
+from torch.utils._pytree import tree_leaves
 
 from utils.distributed.ranks import Ranks
 
@@ -26,7 +28,7 @@ def broadcast_initial_state(model: nn.Module, ranks: Ranks) -> None:
         ranks.copy_from_first([*model.parameters(), *model.buffers()])
 
 
-def wrap_ddp(model: nn.Module, ranks: Ranks, device: torch.device) -> Callable[[Tensor], Tensor]:
+def wrap_ddp(model: nn.Module, ranks: Ranks, device: torch.device) -> Callable[[object], object]:
     """What to call for the forward pass of `model`, so that every rank gets the gradient of the sum of all ranks' losses.
 
     In one process, and for a model that is sharded already, it is the model itself.
@@ -38,7 +40,7 @@ def wrap_ddp(model: nn.Module, ranks: Ranks, device: torch.device) -> Callable[[
     return copies
 
 
-def warm_up_buckets(forward: Callable, x: Tensor) -> None:
+def warm_up_buckets(forward: Callable, x: object) -> None:
     """A forward and a backward pass of DDP before the first step; leaves gradients and moves random streams and buffers.
 
     DDP packs gradients into buckets anew after its first backward, in the order in which that had them ready. Where a
@@ -46,7 +48,8 @@ def warm_up_buckets(forward: Callable, x: Tensor) -> None:
     the first packing, in the middle of one that was not interrupted, and round differently.
     """
     if isinstance(forward, DistributedDataParallel):
-        forward(x).sum().backward()
+        outputs = [leaf for leaf in tree_leaves(forward(x)) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        sum(leaf.sum() for leaf in outputs).backward()
 
 
 def _sum(group: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -72,8 +75,8 @@ def sync_on_last_micro_batch(forward: Callable, parts: Iterable, count: int) -> 
 
 def _switched(copies: DistributedDataParallel, parts: Iterable, count: int) -> Iterator:
     for number, part in enumerate(parts, start=1):
-        copies.require_backward_grad_sync = number == count
-        yield part
+        with copies.no_sync() if number < count else nullcontext():
+            yield part
 
 
 def shard_model(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
@@ -159,7 +162,10 @@ def sgd_class(parameters: list[Tensor]) -> type[torch.optim.Optimizer]:
 
 
 class ShardedSGD(torch.optim.SGD):
-    """SGD for parameters that ranks hold in parts: each steps its own, for the fused kernel takes no DTensor."""
+    """SGD for parameters that ranks hold in parts: each steps its own, for the fused kernel takes no DTensor.
+
+    torch.optim.sgd.sgd is what SGD.step calls; torch documents no other way to step tensors that are not the optimizer's.
+    """
 
     @torch.no_grad()
     def step(self) -> None:

@@ -104,6 +104,10 @@ def find(folder: Path, kind: str | None = "step") -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
+def step_of(path: Path) -> int:
+    return int(_NAME.fullmatch(path.name)["step"])
+
+
 def load(path: Path) -> dict:
     """The state in one file, tensors on the CPU. Never runs code from the file.
 
@@ -129,25 +133,28 @@ def load(path: Path) -> dict:
             raise ValueError(f"{path.name} is not a checkpoint of plain data: {error}") from error
 
 
-def load_newest(folder: Path, kind: str | None = "step", say=print) -> dict | None:
+def load_newest(folder: Path, kind: str | None = "step", say=print, needs: str = "") -> dict | None:
     """The newest intact checkpoint, or None if there is none; names each damaged one with `say` and skips it.
 
+    needs: skip those that lack this key: best weights alone have no "optimizer".
     One that is whole and cannot be read is an error: starting from an earlier one would in time delete it.
     """
-    newest = _newest(folder, kind, say)
+    newest = _newest(folder, kind, say, needs)
     return newest and newest[1]
 
 
-def newest_whole(folder: Path, kind: str | None = "step", say=print) -> Path | None:
+def newest_whole(folder: Path, kind: str | None = "step", say=print, needs: str = "") -> Path | None:
     """The path of the checkpoint that load_newest returns."""
-    newest = _newest(folder, kind, say)
+    newest = _newest(folder, kind, say, needs)
     return newest and newest[0]
 
 
-def _newest(folder: Path, kind: str | None, say) -> tuple[Path, dict] | None:
+def _newest(folder: Path, kind: str | None, say, needs: str) -> tuple[Path, dict] | None:
     for path in reversed(find(folder, kind)):
         try:
-            return path, load(path)
+            saved = load(path)
+            if not needs or needs in saved:
+                return path, saved
         except (sharded_checkpoint.Damaged, FileNotFoundError) as error:
             say(f"skipped a checkpoint: {error}")
     return None
@@ -164,7 +171,7 @@ def prune(newest: Path, keep: int) -> None:
     if newest not in found:
         return
     others = [path for path in found if path != newest]
-    earlier = [path for path in others if int(_NAME.fullmatch(path.name)["step"]) < int(step)]
+    earlier = [path for path in others if step_of(path) < int(step)]
     kept = earlier[max(0, len(earlier) - (keep - 1)) :]
     for path in set(others) - set(kept):
         _remove(path)
@@ -197,9 +204,10 @@ def require_same_trained(saved: dict, current: dict) -> None:
     if before != now:
         raise ValueError(
             f"the checkpoint's optimizer trains {sum(before)} parameters (in groups of {before}), this one {sum(now)} (in "
-            f"groups of {now}): was a part frozen since, or set free? Do as before, or begin a new run with its weights:\n"
-            "    model.load_state_dict(best_weights(the_old_folder))  # from utils.loop.run_folder\n"
-            "    train(model, data, val_data, config, run=another_folder)"
+            f"groups of {now}): was a part frozen since, or set free? Do as before, or begin another run with its weights:\n"
+            "    from utils.loop.saved_run import read_run\n"
+            "    weights, _ = read_run(run).weights()\n"
+            "    model.load_state_dict(weights)"
         )
 
 

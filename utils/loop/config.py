@@ -61,15 +61,17 @@ class Config:
     parallel: str = "ddp"
     """with several ranks: ddp (each rank holds a copy of the model) or fsdp (each holds a shard)"""
     deterministic: bool = True
-    """use deterministic kernels only; an operation without one raises"""
+    """use deterministic kernels only; an operation without one raises, and False lets it run, with other bits each time"""
     nonfinite: str = "raise"
     """if a gradient is not finite: raise, or skip the step; fp16 always skips, to lower its scale"""
     max_skips: int = 16
     """stop with an error after this many skipped steps in a row (16 halvings bring fp16's first scale, 65536, to 1)"""
+    select: str = "min val_loss"
+    """which validation is best: min or max, and the name of val_loss, val_accuracy, or a number that on_step adds"""
     patience: int = 0
-    """stop early after this many validations without a better loss; 0: never"""
+    """stop early after this many validations without a better one; 0: never"""
     min_delta: float = 0.0
-    """least improvement of the validation loss that counts, in nats"""
+    """least improvement that patience counts as better, in units of what is selected; the best is best by however little"""
     val_every: int = 0
     """steps between validations; the last step is always validated, 0: only that"""
     val_batch_size: int = 256
@@ -95,6 +97,11 @@ class Config:
         """The steps of warm-up, where `warmup` may be a share of all steps."""
         return int(self.warmup) if self.warmup >= 1 else round(self.warmup * self.steps)
 
+    @property
+    def selected(self) -> str:
+        """The name of the number by which the best validation is selected."""
+        return self.select.partition(" ")[2]
+
     def loading(self, device: torch.device) -> dict:
         """How to load batches for `device`: the options of utils.data.order.batches."""
         return {
@@ -106,6 +113,7 @@ class Config:
         }
 
     def __post_init__(self):
+        self._require(not callable(self.schedule), "schedule", "pass a function to train, as its argument `schedule`")
         for field in fields(self):
             self._check_type(field.name, field.type)
         at_least = {
@@ -128,6 +136,15 @@ class Config:
         )
         self._require(
             not (self.compile and self.parallel == "fsdp"), "compile", "FSDP's forward is not compiled here: choose ddp"
+        )
+        direction, _, selected = self.select.partition(" ")
+        self._require(
+            direction in ("min", "max") and selected.strip() == selected != "",
+            "select",
+            f"say whether the smallest or the largest is best, 'min {self.select}' or 'max {self.select}'",
+        )
+        self._require(
+            self.select not in ("max val_loss", "min val_accuracy"), "select", "that would be the worst validation"
         )
         for name in ("momentum", "beta1", "beta2", "ema"):
             self._require(0 <= getattr(self, name) < 1, name, "it must be at least 0 and below 1")
@@ -155,14 +172,15 @@ CHOICES = {
     "nonfinite": ("raise", "skip"),
 }
 
-# Fields that do not change the weights, except that `parallel` changes their rounding: a run may be resumed with other
-# values of these.
+# Fields that do not change the weights, except that `parallel` and `deterministic` change their rounding: a run may be
+# resumed with other values of these. Of WHEN_VALIDATED only without patience, which counts validations and compares losses.
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
-        "parallel",
+        *("parallel", "deterministic"),
     }
 )
+WHEN_VALIDATED = frozenset({"val_every", "val_batch_size"})
 
 
 # Fields of older versions that are arguments of `train` now: old run folders hold them.
@@ -172,15 +190,19 @@ NOW_ARGUMENTS_OF_TRAIN = frozenset({"dollars_per_hour", "peak_flops", "progress"
 def differences(old: dict, new: Config) -> list[str]:
     """Differences between a saved config and `new` that forbid a resume: ["lr: 0.001 → 0.01", …].
 
-    A run at a constant rate may get more steps: those that it has made are the same. A field that an older version did
-    not save is what is now its default.
+    A run at a constant rate may get more steps: those that it has made are the same. So they are if steps that are not
+    finite, which have ended it, are left out from now on, or more of them; or if its micro-batches become smaller, apart
+    from rounding. A field that an older version did not save is what is now its default.
     """
+    watched = frozenset() if new.patience else WHEN_VALIDATED
     now = asdict(new)
     old = {field.name: field.default for field in fields(Config)} | old
     longer = new.schedule == "constant" and not 0 < new.warmup < 1 and new.steps > old["steps"]
-    may_change = MAY_CHANGE_ON_RESUME | NOW_ARGUMENTS_OF_TRAIN | ({"steps"} if longer else set())
+    grown = {name for name in ("accumulation", "max_skips") if now[name] > old[name]}
+    may_change = MAY_CHANGE_ON_RESUME | watched | NOW_ARGUMENTS_OF_TRAIN | grown | ({"steps"} if longer else set())
+    may_change |= {"nonfinite"} if new.nonfinite == "skip" else set()
     return [
-        f"{name}: {old.get(name)!r} → {now.get(name)!r}"
+        f"{name}: {old.get(name)!r} → {now.get(name)!r}" + ", by which patience counts" * (name in WHEN_VALIDATED)
         for name in {**now, **old}
         if name not in may_change and old.get(name) != now.get(name)
     ]

@@ -11,11 +11,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
 from utils.data.order import Order, batches
+from utils.data.own_order import OwnOrder
+from utils.data.trees import Tree, count_examples, named_leaves, split, tensors, to_device
 from utils.device import ask_device, is_accelerator
 from utils.distributed.parallel import full_tensor, to_local
 from utils.loop.guards import Snapshot, all_finite
 from utils.loop.metrics import Loss, sum_and_count
 from utils.loop.optim import lr_factor
+from utils.loop.reading import Stream, size_of
 from utils.loop.state import State
 
 
@@ -28,7 +31,7 @@ def name_examples_in_errors(order: Order, step: int, what: str):
     try:
         yield
     except Exception as error:
-        explain(error, f"{what}, examples {format_indices(order.indices(step))}")
+        explain(error, f"{what}, {format_batch(order, step, of_rank=True)}")
         raise
 
 
@@ -57,6 +60,14 @@ def in_plain_words(error: Exception) -> str | None:
             f"{text.split(',')[0]}, and train asks for deterministic kernels: Config(deterministic=False) does without "
             "them, and the same run may then end with other bits"
         )
+    if "have the same dtype" in text or (text.startswith("Input type") and "should be the same" in text):
+        return f"{text}: give both one type, the data that of the weights, by x.float() say"
+    if "can't be cast to the desired output type" in text:
+        return f"{text}: the loss computes with real numbers, which the targets become by .float()"
+    if "expected target dtype to be Long" in text or "expected scalar type Long" in text:
+        return (
+            f"{text}: class indices are of dtype int64, which they become by .long(); or pass a loss for real numbers"
+        )
     if "finished reduction in the prior iteration" in text:
         return no_gradient_message("a parameter")
     return None
@@ -77,6 +88,13 @@ def no_gradient_message(what: str) -> str:
     )
 
 
+def format_batch(order: Order | OwnOrder | Stream, step: int, of_rank: bool = False) -> str:
+    """The examples of `step` (from 0) for a message: of this rank alone if `of_rank`. Those of a stream have no index."""
+    if isinstance(order, Stream):
+        return f"batch {step + 1} of train_data"
+    return f"examples {format_indices(order.indices(step) if of_rank else order.batch(step))}"
+
+
 def format_indices(indices: Tensor) -> str:
     """Indices for an error message: the first eight, and their number."""
     shown = ", ".join(map(str, indices[:8].tolist()))
@@ -86,7 +104,7 @@ def format_indices(indices: Tensor) -> str:
 # ---- out of memory ---------------------------------------------------------------------------------------------------
 
 
-def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) -> str:
+def out_of_memory_message(state: State, error: Exception, x: Tree, y: Tree) -> str:
     """What a single example too much finds in memory: the bytes held besides activations, by kind."""
     moments = [value for values in state.optimizer.state.values() for value in values.values()]
     held = {
@@ -95,7 +113,7 @@ def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) 
         "optimizer": (value for value in moments if isinstance(value, Tensor)),
         "average": [*state.ema.model.parameters(), *state.ema.model.buffers()] if state.ema else [],
         "buffers": state.model.buffers(),
-        "batch": (x, y),
+        "batch": tensors((x, y)),
     }
     held = {kind: sum(tensor.nbytes for tensor in to_local(tensors)) for kind, tensors in held.items()}
     allocated = ask_device(state.device, "memory_allocated") if is_accelerator(state.device) else None
@@ -113,13 +131,20 @@ def out_of_memory_message(state: State, error: Exception, x: Tensor, y: Tensor) 
 
 def bad_gradient_message(state: State, order: Order, data: Dataset, loss: Loss, step: int) -> str:
     """What was not finite in `step` (from 0), and in which examples. Repeats the step to find out."""
-    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step)
+    lr = state.scheduler.base_lrs[0] * lr_factor(state.config, step, factors=state.factors)
     what, suspects = _first_not_finite_of_step(state, data, order, loss, step)
-    look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}" if len(suspects) else "these examples"
-    examples = format_indices(order.batch(step))
+    of_stream = isinstance(order, Stream)
+    look_at = "this batch" if of_stream else "these examples"
+    if len(suspects):
+        look_at = f"example{'s' * (len(suspects) > 1)} {format_indices(suspects)}"
+        look_at += " of this batch, counted from 0" * of_stream
+    in_data = what.startswith(("the input", "the target"))
+    smaller_steps = "" if in_data or step == 0 else ", lower lr or set clip"
+    reason = state.before.why_it_cannot_be_undone()
+    but = f" (not so all buffers: {reason})" if reason else ""
     return (
-        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, examples {examples}): {what}. The weights are those "
-        f"before it. Look at {look_at}, lower lr or set clip; nonfinite='skip' continues without such steps"
+        f"the gradient of step {step + 1} is not finite (lr {lr:.3g}, {format_batch(order, step)}): {what}. The weights are "
+        f"those before it{but}. Look at {look_at}{smaller_steps}; nonfinite='skip' continues without such steps"
     )
 
 
@@ -127,9 +152,9 @@ def too_many_skips_message(state: State, order: Order, first: int) -> str:
     """The run of skipped updates that began with step `first` (from 0)."""
     last = first + state.guard.limit
     return (
-        f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} (examples "
-        f"{format_indices(order.batch(last - 1))}); the weights are those before them. Look at the data, lower lr, or allow "
-        "more by max_skips"
+        f"{state.guard.limit} updates in a row were not finite, the last of them at step {last} "
+        f"({format_batch(order, last - 1)}); the weights are those before them. Look at the data, lower lr, or allow more "
+        "by max_skips"
     )
 
 
@@ -138,23 +163,31 @@ def _first_not_finite_of_step(state: State, data: Dataset, order: Order, loss: L
 
     It is the first thing that any rank finds when it repeats its share of the step.
     """
-    x, y = (part.to(state.device) for part in next(batches(data, order, step, step + 1)))
+    if isinstance(order, Stream):
+        if order.last_step != step:
+            return "its batch has gone by, and was not looked at (a CPU looks at once)", torch.tensor(
+                [], dtype=torch.int64
+            )
+        batch, indices = order.last, torch.arange(size_of(order.last))
+    else:
+        batch, indices = next(batches(data, order, step, step + 1)), order.indices(step).cpu()
+    x, y = to_device(tuple(batch), state.device)
     count = min(state.n_micro_batches, order.smallest_share(step))
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    parts = zip(split(x, count), split(y, count), strict=True)
     what, rows = first_not_finite(state.model, loss, parts, state.autocast)
-    found = state.ranks.gather((what, order.indices(step).cpu()[rows if len(rows) < len(x) else []]))
+    found = state.ranks.gather((what, indices[rows if len(rows) < count_examples(x) else []]))
     bad = [(what + f" on rank {r}" * (len(found) > 1), examples) for r, (what, examples) in enumerate(found) if what]
     # With FSDP a bad gradient of one rank reaches the shards of others, and its norm reaches all.
     bad.sort(key=lambda pair: (pair[0].startswith("the norm"), pair[0].startswith("the gradient")))
     if not bad:
-        return "could not be reproduced, every tensor was finite when it was repeated", order.batch(step)[:0]
+        return "could not be reproduced, every tensor was finite when it was repeated", indices[:0]
     return f"{bad[0][0]} is not finite", bad[0][1]
 
 
 def first_not_finite(
     model: nn.Module,
     loss: Loss,
-    parts: Iterable[tuple[Tensor, Tensor]],
+    parts: Iterable[tuple[Tree, Tree]],
     autocast: AbstractContextManager,
 ) -> tuple[str | None, list[int]]:
     """Repeat a step on `parts` and return the first thing that is not finite, in the order of computation: an input, a
@@ -191,13 +224,14 @@ def first_not_finite(
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     ]
-    before = Snapshot(model)
+    before = Snapshot(model).take()
     model.zero_grad()
     try:
         for x, y in parts:
-            seen, size = seen + size, len(x)
-            inspect("the input", x)
-            inspect("the target", y)
+            seen, size = seen + size, count_examples(x)
+            for what, tree in (("the input", x), ("the target", y)):
+                for place, leaf in named_leaves(tree, ""):
+                    inspect(f"{what}{place and ' ' + place}", leaf)
             with autocast:
                 total, _ = sum_and_count(loss, model(x), y)
             inspect("the loss", total)
@@ -220,8 +254,8 @@ def require_finite(state: State) -> None:
     if state.ranks.any(not all_finite(to_local(state.parameters))):
         raise FloatingPointError(
             f"a weight is not finite after step {state.step}: a finite gradient caused too large an update (lr "
-            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start again: "
-            "what was saved before is finite, and may be large already"
+            f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start a new "
+            "run: what was saved before is finite, and may be large already"
         )
     bad = [name for name in state.finite_buffers if not all_finite([state.model.get_buffer(name)])]
     if bad := state.ranks.of_first(bad):
@@ -239,6 +273,29 @@ def require_finite_training_loss(state: State, loss: float | None) -> None:
             f"the training loss since the last record is {loss} at step {state.step}, though every gradient was finite: "
             "does the loss contain a constant inf or NaN term, or log(0) for some target? nonfinite='skip' continues"
         )
+
+
+def selected_number(state: State, record: dict) -> float:
+    """The number of a validation's record by which the best is selected.
+
+    Raises ValueError if it is missing, and FloatingPointError if it is not finite, under the policy "raise".
+    """
+    name, select = state.config.selected, state.config.select
+    value = record.get(name)
+    if value is None:
+        has = ", ".join(key for key, number in record.items() if key != "step" and number is not None)
+        raise ValueError(
+            f"select is {select!r}, and the record of the validation after step {state.step} has no {name} (it has {has}): "
+            f"let on_step return it for each record that has a val_loss:\n"
+            f"    def on_step(record, model):\n"
+            f'        return {{{name!r}: ...}} if "val_loss" in record else None'
+        )
+    if not math.isfinite(value) and state.config.nonfinite == "raise":
+        raise FloatingPointError(
+            f"{name}, by which the best is selected, is {value} after step {state.step}: return a finite number, also where "
+            "it is undefined; nonfinite='skip' continues, and never counts such a validation as the best"
+        )
+    return value
 
 
 def require_finite_validation_loss(state: State, loss: float) -> None:

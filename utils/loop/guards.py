@@ -3,56 +3,59 @@
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from utils.device import accelerator_rng_state, own_random_streams, set_accelerator_rng_state
 from utils.distributed.parallel import to_local
+from utils.loop.attributes import attributes_put_back
 
 
 class Guard:
     """Blocks non-finite updates on the device; the host may find out later.
 
-    The fused optimizers change neither weights nor state when their `found_inf` is 1, as GradScaler uses it. After
-    `limit` bad steps in a row every update is blocked, so that the weights before them are intact when the error is
-    raised. On a CPU (`on_host`) reading the norm does not synchronise, so the check is immediate.
+    The fused optimizers change neither weights nor state when their `found_inf` is 1. (GradScaler tells them so, too; its
+    own step would read every gradient once more, and knows nothing of the steps before.) After `limit` bad steps in a row
+    every update is blocked, so that the weights before them are intact when the error is raised. On a CPU (`on_host`)
+    reading the norm does not synchronise, so the check is immediate.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, limit: int):
         self.optimizer = optimizer
         self.on_host = device.type == "cpu"
         self.limit = min(limit, 1 << 24)  # the largest count that float32 holds exactly
-        self.bad: Tensor | None = None  # whether this step's update is blocked (bool); None if it is known not to be
-        self.found_inf = torch.zeros((), device=device)  # the same as a float, for the optimizer
-        self.blocked = torch.zeros((), device=device)  # updates blocked so far
-        self.streak = torch.zeros((), device=device)  # blocked updates in a row up to now
+        self.step_blocked: Tensor | None = None  # whether this step's update is (bool); None: it is known not to be
+        zero = torch.zeros((), dtype=torch.float32, device=device)  # whatever the default: fused kernels want it so
+        self.found_inf = zero.clone()  # the same as a float, for the optimizer
+        self.blocked = zero.clone()  # updates blocked so far
+        self.streak = zero.clone()  # blocked updates in a row up to now
 
     @property
-    def over(self) -> bool:
+    def limit_reached(self) -> bool:
         """Whether `limit` bad steps in a row have ended the run. Waits for the device."""
         return bool(self.streak >= self.limit)
 
     def block_unless_finite(self, norm: Tensor) -> None:
         """Block this step if the norm of its gradient is not finite: a NaN or inf in any entry makes it so."""
-        if self.on_host and math.isfinite(norm) and (self.bad is None or self.streak < self.limit):
-            if self.bad is not None:
+        if self.on_host and math.isfinite(norm) and (self.step_blocked is None or self.streak < self.limit):
+            if self.step_blocked is not None:
                 self.streak.zero_()
-            self.bad = None
+            self.step_blocked = None
             self.optimizer.found_inf = None
             return
-        self.bad = norm.isfinite().logical_not_()
-        self.bad.logical_or_(self.streak >= self.limit)
-        self.found_inf.copy_(self.bad)
+        self.step_blocked = norm.lt(math.inf).logical_not_()  # NaN is not less; isfinite() takes a GPU four operations
+        self.step_blocked.logical_or_(self.streak >= self.limit)
+        self.found_inf.copy_(self.step_blocked)
         self.optimizer.found_inf = self.found_inf
         self.blocked += self.found_inf
         self.streak.add_(1).mul_(self.found_inf)
 
     def undo_buffers(self, before: "Snapshot") -> None:
         """If the step was blocked, restore the buffers (BatchNorm has seen the bad batch)."""
-        if self.bad is not None:
-            put_back(before.model, before.kept, self.bad)
+        if self.step_blocked is not None:
+            before.put_back(self.step_blocked)
 
     def state_dict(self) -> dict:
         return {"blocked": self.blocked.item(), "streak": self.streak.item()}
@@ -60,7 +63,7 @@ class Guard:
     def load_state_dict(self, saved: dict) -> None:
         self.blocked.fill_(saved["blocked"])
         self.streak.fill_(saved["streak"])
-        self.bad = self.streak > 0
+        self.step_blocked = self.streak > 0
 
 
 @torch.no_grad()
@@ -78,22 +81,110 @@ def put_back(model: nn.Module, kept: dict[str, Tensor], where: bool | Tensor = T
     """Restore the buffers, `where` that is true; not one that the model has added or resized since, a cache or a mask."""
     for name, buffer in model.named_buffers():
         if name in kept and kept[name].shape == buffer.shape:
-            buffer.copy_(kept[name] if where is True else torch.where(where, kept[name], buffer))
+            target = buffer.data  # a write that torch counts would pass for a change in a Snapshot
+            if where is True:
+                target.copy_(kept[name])
+            else:
+                torch.where(where, kept[name], target, out=target)
+
+
+LARGE = 1 << 20  # bytes of a buffer; to copy a larger one at every step would be felt
 
 
 class Snapshot:
-    """torch's random streams and the model's buffers before a forward pass, to undo it."""
+    """torch's random streams and the model's buffers before a step, to undo it. `take` takes it, or takes it anew.
 
-    def __init__(self, model: nn.Module):
+    Small buffers are copied each time. The copy of a large one (a table, a mask, a memory bank) serves until torch's count
+    of the writes to that buffer moves. Some writes are not counted, those through .data for one: so large buffers are
+    compared with their copies after the first step, and one that was written uncounted counts as written in every step.
+
+    copy_changing: whether large buffers that change are copied before each step. Otherwise they are given up, and no step
+    pays for them: of the steps that change one, only the first can be undone.
+    """
+
+    def __init__(self, model: nn.Module, copy_changing: bool = True):
         self.model = model
-        self.kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        self.copy_changing = copy_changing
+        self.copies: dict[str, Tensor] = {}
+        self.large: dict[str, tuple[Tensor, int]] = {}  # those copied, and the count of writes to each at that time
+        self.uncounted: set[str] | None = None  # those that are written without being counted; None in the first step
+        self.given_up: set[str] = set()
+
+    def take(self) -> "Snapshot":
+        earlier, self.copies = self.copies, {}
+        for name, buffer in self.model.named_buffers():
+            if buffer.numel() * buffer.itemsize <= LARGE:
+                self.copies[name] = buffer.clone()
+            elif name in earlier and not self._is_written(name, buffer):
+                self.copies[name] = earlier[name]
+            elif name in self.given_up or (name in earlier and not self.copy_changing):
+                self.given_up.add(name)
+                self.large.pop(name, None)  # the buffer itself, which the model may have replaced
+            else:
+                self.copies[name] = copy_into(earlier.get(name), buffer)
+                self.large[name] = buffer, writes_to(buffer)
         self.cpu_stream = torch.get_rng_state()
         self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
+        return self
+
+    def _is_written(self, name: str, buffer: Tensor) -> bool:
+        """Whether this large buffer is another one than when it was copied, or was written since."""
+        if name not in self.large or name in (self.uncounted or ()):
+            return True
+        copied, writes = self.large[name]
+        return buffer is not copied or writes_to(buffer) != writes
+
+    def note_uncounted_writes(self) -> None:
+        """At the end of the first step, before it may be undone. Waits for the device, if there are large buffers."""
+        if self.uncounted is None:
+            self.uncounted = set(self._uncounted_changes())
+
+    def _uncounted_changes(self) -> list[str]:
+        """The large buffers that are not as their copies are, though no write was counted."""
+        return [
+            name
+            for name, buffer in self.model.named_buffers()
+            if name in self.copies and name in self.large and not self._is_written(name, buffer)
+            if not torch.equal(self.copies[name], buffer)
+        ]
+
+    def why_it_cannot_be_undone(self) -> str | None:
+        """Which large buffer may have changed of which there is no copy from before the step; None if there is none."""
+        if self.given_up:
+            return f"the buffer {min(self.given_up)}, which steps change, is too large to be copied before each of them"
+        if self.uncounted is not None and (late := self._uncounted_changes()):
+            return (
+                f"the buffer {late[0]} has changed in a way that torch does not count, and had not in the first step: write "
+                "to it under torch.no_grad(), not through .data"
+            )
+        return None
+
+    def put_back(self, where: bool | Tensor = True) -> None:
+        """Restore the buffers that the step may have changed, `where` that is true."""
+        written = {
+            name: self.copies[name]
+            for name, buffer in self.model.named_buffers()
+            if name in self.copies
+            and (name not in self.large or self.uncounted is None or self._is_written(name, buffer))
+        }
+        put_back(self.model, written, where)
 
     def restore(self) -> None:
-        put_back(self.model, self.kept)
+        self.put_back()
         torch.set_rng_state(self.cpu_stream)
         set_accelerator_rng_state(self.device_streams)
+
+
+def writes_to(tensor: Tensor) -> int:
+    """torch's count of the writes to a tensor, which has no public name; of one made in inference_mode it keeps none."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def copy_into(memory: Tensor | None, tensor: Tensor) -> Tensor:
+    """A copy, in the memory of an earlier one if it fits: to ask for new memory takes several times as long."""
+    if memory is None or memory.shape != tensor.shape or memory.dtype != tensor.dtype:
+        return tensor.clone()
+    return memory.copy_(tensor)
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -109,8 +200,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     that looks at the model sees the copies. No gradient is left, and no random stream has moved.
 
     with_own_parameters: all but the parameters are copies. Frozen ones never are: of a large model they are most of it. A
-    model that cannot be copied, or not held twice in memory, keeps all its tensors and objects; there, buffers and whatever
-    a module has bound anew are put back.
+    model that cannot be copied, or not held twice in memory, keeps all its tensors and objects; there, buffers, whatever
+    a module has bound anew, and the numbers and tensors in its lists, dicts and plain objects are put back.
 
     Raises ValueError, naming it, if a parameter that is not a copy has changed.
     """
@@ -118,6 +209,7 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     modules = list(model.modules())
     own = [vars(module) for module in modules]
     before = None
+    kept = ExitStack()
     try:
         copies = [vars(twin) for twin in copy.deepcopy(model, dict(shared)).modules()]
         for held, module in zip(copies, modules, strict=True):
@@ -125,9 +217,10 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
                 held["_modules"] = module._modules.copy()  # the modules stay the caller's, who may look at them
     except Exception:  # whatever the parts of a model raise when they are copied
         shared = {id(p): p for p in model.parameters()}
-        before = Snapshot(model)
+        before = Snapshot(model).take()
+        kept.enter_context(attributes_put_back(model))
         copies = [dict(held) for held in own]
-    sums = {name: _sum(p) for name, p in model.named_parameters() if id(p) in shared}
+    sums = {name: checksum(p) for name, p in model.named_parameters() if id(p) in shared}
     try:
         with own_random_streams():
             for module, held in zip(modules, copies, strict=True):
@@ -140,7 +233,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
             parameter.grad = None
         if before:
             before.restore()
-    changed = [name for name, p in model.named_parameters() if name in sums and _sum(p) != sums[name]]
+        kept.close()
+    changed = [name for name, p in model.named_parameters() if name in sums and checksum(p) != sums[name]]
     if changed:
         raise ValueError(
             f"the model's forward changes {changed[0]}, a parameter, and a trial on two examples before the first step has "
@@ -149,7 +243,8 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
         )
 
 
-def _sum(parameter: Tensor) -> complex:
+def checksum(parameter: Tensor) -> complex:
+    """The sum of its entries: an equal one almost surely means that they are the same. Waits for the device."""
     (local,) = to_local([parameter.detach()])
     return complex(local.sum(dtype=torch.complex128 if local.is_complex() else torch.float64))
 

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.data.datasets import IGNORE
+from utils.data.trees import Tree, tensors
 from utils.distributed.ranks import Ranks
 
 # (outputs, targets) → the loss summed over the targets, and what to divide it by: 0-dim, the count may be an int. The sum
-# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction.
-Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor | int]]
+# alone, where it can be divided by the number of targets; a loss module of torch, whatever its reduction. A loss of the
+# caller's own gets whole trees, and with them it says what to divide by.
+Loss = Callable[[Tree, Tree], Tensor | tuple[Tensor, Tensor | int]]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -74,6 +76,13 @@ def weigh_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Ten
     return weights.where(counted, 0).sum()
 
 
+def count_labels(loss: nn.CrossEntropyLoss | nn.NLLLoss, targets: Tensor) -> Tensor:
+    """The number of labels that count, whatever they weigh; of soft targets that of rows. 0-dim."""
+    if targets.is_floating_point():
+        return weigh_labels(loss, targets)
+    return targets.ne(loss.ignore_index).count_nonzero()
+
+
 # What the mean of torch's loss modules divides by. (Of KLDivLoss(reduction="batchmean") it is the examples.)
 LABELS = (nn.CrossEntropyLoss, nn.NLLLoss)
 ENTRIES = (
@@ -91,10 +100,13 @@ class KnownLoss:
     count: Callable[[Tensor], Tensor]  # targets → what the mean divides by, 0-dim
     class_axis: int | None = None  # of the outputs, if it is a cross-entropy
     ignored: int = IGNORE  # the label that counts nowhere
+    count_labels: Callable[[Tensor], Tensor] | None = None  # targets → the number of labels, if `count` weighs them
 
 
-def known(loss: Loss) -> KnownLoss | None:
-    """What this loss is, if it is one of this module or of torch.nn; None for a caller's own."""
+def as_known_loss(loss: Loss) -> KnownLoss | None:
+    """What this loss is, if it is one of this module or of torch.nn, or is known already; None for a caller's own."""
+    if isinstance(loss, KnownLoss):
+        return loss
     if loss is cross_entropy_sum or loss is UNSAID_LOSS:
         return KnownLoss(loss, count_targets, class_axis=-1)
     if loss is squared_error_sum:
@@ -102,52 +114,74 @@ def known(loss: Loss) -> KnownLoss | None:
     kind = type(loss)
     if kind not in (*LABELS, *ENTRIES, *EXAMPLES) or loss.reduction == "none":
         return None
-    total = copy.copy(loss)
-    total.reduction = "sum"
+    total = partial(sum_of_module, loss)
     if kind in LABELS:
-        return KnownLoss(total, partial(weigh_labels, loss), class_axis=1, ignored=loss.ignore_index)
+        labels = partial(count_labels, loss) if loss.weight is not None else None
+        return KnownLoss(total, partial(weigh_labels, loss), 1, loss.ignore_index, labels)
     by_example = kind in EXAMPLES or loss.reduction == "batchmean"
     return KnownLoss(total, count_examples if by_example else count_entries)
 
 
-def sum_and_count(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
+    """What a loss module of torch would return with reduction="sum"; with its settings of now, which a hook may change."""
+    total = copy.copy(loss)
+    total.reduction = "sum"
+    return total(outputs, targets)
+
+
+def sum_and_count(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
     """The loss summed over the targets, and what to divide it by, both 0-dim, for any `loss` that `train` takes.
 
     A sum without a count is divided by the number of targets: of class indices, if the outputs have an axis more, all but
     IGNORE; else of entries. Whether that is right is tried before the first step (preflight.py). Padding (no targets) has
     a loss of 0, with gradients of 0 for all that the model has.
     """
-    if not len(targets):
-        return 0 * outputs.sum(), torch.zeros((), dtype=torch.int64, device=targets.device)
-    if what := known(loss):
+    first = targets if isinstance(targets, Tensor) else tensors(targets)[0]
+    if not len(first):
+        zero = sum((0 * part.sum()).real for part in tensors(outputs) if part.is_floating_point() or part.is_complex())
+        return zero, torch.zeros((), dtype=torch.int64, device=first.device)
+    if what := as_known_loss(loss):
         return what.sum(outputs, targets), what.count(targets)
     value = loss(outputs, targets)
     if not isinstance(value, tuple):
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
     total, count = value
     if isinstance(count, Tensor):
-        return total, count.to(targets.device, non_blocking=True)
-    return total, torch.full((), count, dtype=torch.float64, device=targets.device)
+        return total, count.to(first.device, non_blocking=True)
+    return total, torch.full((), count, dtype=torch.float64, device=first.device)
 
 
-def count_beforehand(loss: Loss, targets: Tensor) -> tuple[Tensor, bool]:
-    """What sum_and_count will count, 0-dim, and whether that is certain: a loss of the caller's own says it when called."""
-    if what := known(loss):
-        return what.count(targets), True
-    return count_entries(targets) if targets.is_floating_point() else count_targets(targets), False
+def loss_with_count(loss: Loss, value: Tensor | tuple, outputs: Tree, targets: Tree) -> "Loss | KnownLoss":
+    """The loss as a KnownLoss, so that no step has to find out what it divides by; itself, if it says so when it is called.
+
+    value: what it has returned for such outputs and targets: the sum, which goes with one tensor of each, or a pair with
+    the count.
+    """
+    if isinstance(value, tuple):
+        return loss
+    return as_known_loss(loss) or KnownLoss(loss, count_targets if outputs.dim() > targets.dim() else count_entries)
 
 
-def nonzero(count: Tensor) -> Tensor:
-    """`count` as a divisor: 1 where nothing was counted."""
+def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
+    """What sum_and_count will count, 0-dim. Of a loss that says it when called, a guess of that size."""
+    if what := as_known_loss(loss):
+        return what.count(targets)
+    if not isinstance(targets, Tensor):
+        return count_examples(tensors(targets)[0])
+    return count_entries(targets) if targets.is_floating_point() else count_targets(targets)
+
+
+def or_one(count: Tensor) -> Tensor:
+    """The count, to divide by: 1 where nothing was counted."""
     return count + (count == 0)
 
 
-def count_correct(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+def count_correct(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor] | None:
     """How many labels have the largest output of their row, and how many labels there are; both 0-dim.
 
     None unless `loss` is a cross-entropy of class indices: of others the largest output is no answer.
     """
-    what = known(loss)
+    what = as_known_loss(loss)
     if not what or what.class_axis is None or targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
         return None
     rows = outputs.movedim(what.class_axis, -1)

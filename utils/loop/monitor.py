@@ -1,14 +1,13 @@
 """The clock, the meters and the progress bar of a run."""
 
-import copy
+import math
 import resource
 import sys
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
@@ -16,17 +15,19 @@ from tqdm import tqdm
 from utils import facts
 from utils.data.datasets import IGNORE
 from utils.data.order import Order, first_examples
-from utils.device import ask_device, is_accelerator, own_random_streams
+from utils.data.trees import Tree, count_examples, to_device
+from utils.device import ask_device, is_accelerator
 from utils.loop.diagnosis import explain, require_finite_training_loss
-from utils.loop.guards import eval_mode, without_a_trace
+from utils.loop.guards import without_a_trace
+from utils.loop.hooks import OnStep, ask
 from utils.loop.log import MEASURED, Log
-from utils.loop.metrics import Loss, sum_and_count
+from utils.loop.metrics import KnownLoss, Loss, sum_and_count
 from utils.loop.optim import lr_factor
 from utils.loop.state import State
 
 
 class Monitor:
-    """The clock, the meters, the progress bar, and the caller's own look at each log record."""
+    """The clock, the meters, the progress bar, and the caller's own look at each record."""
 
     def __init__(
         self,
@@ -35,17 +36,20 @@ class Monitor:
         log: Log,
         data: Dataset,
         loss: Loss,
-        on_log: Callable[[dict, nn.Module], None] | None = None,
+        on_step: OnStep | None = None,
         progress: bool = False,
         peak_flops: float = 0.0,
     ):
         self.state = state
         self.order = order
         self.log = log
-        self.on_log = on_log
+        self.on_step = on_step
+        # Whether targets per second are labels, and not what the loss is divided by.
+        self.counts_labels = bool(isinstance(loss, KnownLoss) and loss.count_labels)
         self.progress = progress
         self.peak = peak_flops or self._published_peak()  # FLOP/s of one device; None: no MFU
-        self.flops_per_example = self._count_flops(data, loss) if self.peak else None
+        self.flops_per_example = self._count_flops(data, loss, asked=bool(peak_flops)) if self.peak else None
+        self.tick = self.window = time.perf_counter()  # a validation that was cut short may come before the first step
 
     def __enter__(self) -> "Monitor":
         config = self.state.config
@@ -70,58 +74,59 @@ class Monitor:
         state = self.state
         total, targets = state.train_loss.over(state.ranks).sums  # waits for the device
         seconds = time.perf_counter() - self.window
-        rate = (targets - self.targets_before_resume) / seconds
+        trained = targets - self.targets_before_resume
+        if self.counts_labels:
+            trained = state.labels.over(state.ranks).sums[1]
+            state.labels.clear()
+        rate = trained / seconds
         self.targets_before_resume = 0
-        examples = sum(map(self.order.size, range(self.since, state.step)))
+        examples = self.order.count(self.since, state.step)
         self.since = state.step
-        record = self.log.add(
-            step=state.step,
-            epoch=self.order.epoch(state.step - 1),
-            loss=total / targets if targets else None,  # None: every target since the last record was IGNORE
-            lr=float(state.scheduler.base_lrs[0]) * lr_factor(state.config, max(0, state.scheduler.last_epoch - 1)),
-            grad_norm=state.norm.item(),
-            skipped=state.skipped,
+        rate_of = max(
+            0, state.scheduler.last_epoch - 1
+        )  # the step whose rate was used: blocked steps rewind the schedule
+        record = {
+            "step": state.step,
+            "epoch": self.order.epoch(state.step - 1),
+            "loss": total / targets if targets else None,  # None: every target since the last record was IGNORE
+            "lr": float(state.scheduler.base_lrs[0]) * lr_factor(state.config, rate_of, factors=state.factors),
+            "grad_norm": state.norm.item(),
+            "skipped": state.skipped,
             **({"skipped_steps": state.skipped_steps} if state.skipped_steps else {}),
-            **{
-                MEASURED: {
-                    "seconds": self._count_seconds(),
-                    "targets_per_second": rate,
-                    "mfu": self.peak and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
-                    "peak_memory_bytes": peak_memory_bytes(state.device),
-                    "gpu_utilisation": gpu_utilisation(state.device),
-                }
+            MEASURED: {
+                "seconds": self._count_seconds(),
+                "targets_per_second": rate,
+                "mfu": self.flops_per_example
+                and self.flops_per_example * examples / seconds / (self.peak * state.ranks.world),
+                "peak_memory_bytes": peak_memory_bytes(state.device),
+                "gpu_utilisation": gpu_utilisation(state.device),
             },
-        )
+        }
         state.train_loss.clear()
         self.window = time.perf_counter()
         self.bar.update(state.step - self.bar.n)
         state.skipped_steps = []
         self.bar.set_postfix(loss=record["loss"], refresh=False)
         self.counted += targets
-        over = self.order.epoch(state.step) > self.first_epoch  # an epoch since this process began
+        over = self.first_epoch is None or self.order.epoch(state.step) > self.first_epoch  # since this process began
         if over and state.ranks.first and not (self.counted or state.guard.streak):
             print(f"step {state.step}: not one target so far; all of them are {IGNORE}, which count nowhere")
+        if self.on_step and math.isfinite(record["loss"] or 0.0):
+            with self.paused(), state.weights_to_evaluate():
+                self.add(record, state.model)
+        else:
+            self.log.add(**record)
         require_finite_training_loss(state, record["loss"])
-        if self.on_log:
-            with self.paused(), self.state.weights_to_evaluate():
-                self._show(record)
 
-    def _show(self, record: dict) -> None:
-        """Call on_log on rank 0, which may look at the model.
-
-        In eval mode, without gradients, with random streams of its own; buffers are restored. Raises RuntimeError if it has
-        changed a weight in place, other than through .data.
-        """
-        model = self.state.whole_model(self.state.model)  # of all ranks, if they hold it in parts
-        if not self.state.ranks.first:
-            return
-        versions = [p._version for p in model.parameters()]
-        with eval_mode(model), own_random_streams(), torch.no_grad():
-            self.on_log(copy.deepcopy(record), model)
-        if versions != [p._version for p in model.parameters()]:
-            raise RuntimeError(
-                "on_log has changed a weight of the model: it may look only; change a copy.deepcopy(model)"
-            )
+    def add(self, record: dict, model: nn.Module) -> dict:
+        """Log a record, with the numbers that on_step adds to it when it sees `model`; without them if it fails."""
+        numbers = {}
+        try:
+            if self.on_step:
+                numbers = ask(self.on_step, record, model, self.state)
+        finally:
+            record = self.log.add(**record, **numbers)
+        return record
 
     @contextmanager
     def paused(self):
@@ -149,19 +154,24 @@ class Monitor:
         except LookupError:
             return None  # for an unknown chip no MFU is better than a wrong one
 
-    def _count_flops(self, data: Dataset, loss: Loss) -> float:
-        """FLOPs per example, counted on a step with two examples that leaves no trace in the run."""
+    def _count_flops(self, data: Dataset, loss: Loss, asked: bool) -> float | None:
+        """FLOPs per example, counted on a step with two examples that leaves no trace in the run.
+
+        None if they cannot be counted and nobody has asked for MFU, since the peak is a published one.
+        """
         x, y = first_examples(data, 2)  # two, because BatchNorm cannot train on one
         try:
             with without_a_trace(self.state.model), self.state.autocast:
-                flops = flops_of_step(self.state.model, loss, x.to(self.state.device), y.to(self.state.device))
+                flops = flops_of_step(self.state.model, loss, *to_device((x, y), self.state.device))
         except Exception as error:
+            if not asked:
+                return None
             explain(error, "counting the FLOPs")
             raise
-        return flops / len(x)
+        return flops / count_examples(x)
 
 
-def flops_of_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> int:
+def flops_of_step(model: nn.Module, loss: Loss, inputs: Tree, targets: Tree) -> int:
     """FLOPs of one real forward and backward, counted by torch (matmuls and convolutions; a multiply-add is 2). Leaves
     gradients behind. Fused attention counts as torch has it: 0 on a CPU, on CUDA also what its backward computes again."""
     with FlopCounterMode(display=False) as counter:

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from types import MethodType
 
@@ -24,7 +24,9 @@ def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
-        raise ValueError("the model has no parameter with requires_grad=True: there is nothing to train")
+        raise ValueError(
+            "the model has no parameter that trains: free all by model.requires_grad_(True), or some of its modules so"
+        )
     for dtype, precision in HALF.items():
         if any(p.dtype == dtype for p in trained):
             raise ValueError(
@@ -101,11 +103,14 @@ def require_numbers_that_last(trained: list[Tensor], config: Config) -> None:
         )
 
 
-def lr_factor(config: Config, step: int) -> float:
+def lr_factor(config: Config, step: int, factors: Sequence[float] | None = None) -> float:
     """The learning rate of `step` (from 0) as a fraction of the peak: linear warm-up, then as config.schedule says.
 
-    Constant after its end, where torch's CosineAnnealingLR would rise again.
+    factors: of each step, where the caller has a schedule of their own. Constant after its end, where torch's
+    CosineAnnealingLR would rise again.
     """
+    if factors is not None:
+        return factors[min(step, len(factors) - 1)]
     warmup = config.warmup_steps
     if step < warmup:
         return (step + 1) / warmup
@@ -136,11 +141,18 @@ def optimizer_from(
     Raises ValueError unless it is an optimizer over exactly the parameters of `model` that train, and if `config` has a
     setting that no group has.
     """
-    optimizer = factory(model)
+    try:
+        optimizer = factory(model)
+    except TypeError as error:
+        if call := call_with_parameters(factory):
+            raise ValueError(
+                f"the optimizer is called with the model, not with parameters: pass optimizer=lambda model: {call}"
+            ) from error
+        raise
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(
-            f"the optimizer is {optimizer!r}: pass a function of the model that returns a torch.optim.Optimizer:\n"
-            "    train(model, data, optimizer=lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3))"
+            f"the function that makes the optimizer has returned {optimizer!r}: it must return a torch.optim.Optimizer (is "
+            "its return missing?)"
         )
     in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in in_groups]
@@ -158,7 +170,8 @@ def optimizer_from(
         wanted = getattr(config, name)
         if wanted != getattr(Config, name) and not any(group.get(name) == wanted for group in optimizer.param_groups):
             raise ValueError(f"{name} is {wanted!r} in the config, but in no group of the optimizer: set it there")
-    required = [each for each in signature(optimizer.step).parameters.values() if each.default is each.empty]
+    _, *arguments = signature(type(optimizer).step).parameters.values()  # of the class: an earlier run has wrapped it
+    required = [each for each in arguments if each.default is each.empty]
     if any(each.kind is each.POSITIONAL_OR_KEYWORD for each in required) or hasattr(optimizer, "second_step"):
         raise ValueError(CLOSURE)
     require_plain(optimizer)
@@ -170,13 +183,30 @@ def optimizer_from(
                 "through memory and overwrites its neighbours. Make the optimizer with fused=False"
             )
     # A fused optimizer reads found_inf on the device and leaves a blocked step out; SGD's first step leaves a trace.
+    # There is no public way to ask whether it does: "fused" may be a setting of an optimizer that does not know found_inf.
     if isinstance(optimizer, torch.optim.SGD) or not getattr(optimizer, "_step_supports_amp_scaling", False):
         leave_out_blocked_steps(optimizer)
     return optimizer
 
 
+def call_with_parameters(factory: Callable) -> str | None:
+    """How the class of an optimizer, or a partial of it, is called; None for any other function."""
+    kind = getattr(factory, "func", factory)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        return None
+    name = f"torch.optim.{kind.__name__}" if kind.__module__.startswith("torch.optim.") else kind.__name__
+    settings = "".join(f", {name}={value!r}" for name, value in getattr(factory, "keywords", {}).items())
+    return f"{name}(model.parameters(){settings})"
+
+
 def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:
-    """Have the host read `found_inf` before each step, for an optimizer that does not know it: it waits for the device."""
+    """Have the host read `found_inf` before each step, for an optimizer that does not know it: it waits for the device.
+
+    Once: the function that makes the optimizer may return the one of an earlier run.
+    """
+    if hasattr(optimizer, "leaves_out_blocked_steps"):
+        return
+    optimizer.leaves_out_blocked_steps = True
     step = optimizer.step
 
     def step_unless_blocked(optimizer: torch.optim.Optimizer) -> None:
@@ -186,7 +216,7 @@ def leave_out_blocked_steps(optimizer: torch.optim.Optimizer) -> None:
             try:
                 step()
             except Exception as error:
-                if "closure" in str(error):
+                if "closure" in str(error) or "'NoneType' object is not callable" in str(error):
                     raise ValueError(CLOSURE) from error
                 raise
 

@@ -19,12 +19,13 @@ from utils.distributed import sharded_checkpoint
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks
 from utils.loop import checkpoint
 from utils.loop.config import Config, differences
-from utils.loop.inputs import changes
+from utils.loop.inputs import DATA, SHUFFLED, changes
 from utils.loop.log import Log
+from utils.loop.schedule import BY_CONFIG, name_of_schedule
 from utils.loop.state import State
 
 # Of a fingerprint: what a run's bits depend on.
-BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel")
+BITS = ("torch", "device", "hardware", "cpu_capability", "threads", "ranks", "parallel", "deterministic")
 
 
 # Folders in which this process trains: a record lock keeps out other processes only.
@@ -44,7 +45,7 @@ class RunFolder:
         self,
         path: str | Path,
         config: Config,
-        examples: int,
+        examples: int | str,
         labels: dict | None = None,
         ranks: Ranks = SINGLE_PROCESS,
         dollars_per_hour: float = 0.0,
@@ -86,24 +87,69 @@ class RunFolder:
 
         inputs: what the run is given besides its config; says so where it was something else before.
 
-        Raises ValueError if the optimizer was another: a checkpoint holds its settings.
+        Raises ValueError if the optimizer or the schedule was another, whose settings a checkpoint holds, or if the order of
+        the examples was. And if the run has finished with another model, loss or code of one of them: nothing is trained,
+        and its result would pass for that of the new.
         """
         saved = self.load_newest()
+        finished = False
         if saved:
-            self._compare(inputs)
+            progress = saved["progress"]
+            if progress["best"] and not state.additive:
+                self._require_same_batches_of_validation()
+            finished = progress["step"] == self.config.steps or progress["stopped_early"]
+            finished = finished and not progress.get("validation_due")
+            if finished:
+                checkpoint.require_same_tensors(saved["model"], state.model.state_dict())  # says more than what follows
+            steps = self.metadata["config"]["steps"]  # of a run that gets more, these are to have the same rates
+            self._compare(inputs | {"schedule": name_of_schedule(state.factors, steps)}, finished)
             state.load_state_dict(saved)
-        self.open_for_writing(state.step, state.device, inputs)
+        self.open_for_writing(state.step, state.device, inputs, finished)
+        if self.ranks.first:
+            self._prune_best(state.best)  # the process before may have been killed when it was about to
         self.log.resume(state.step)
 
-    def _compare(self, inputs: dict[str, str]) -> None:
-        before = self.metadata["sessions"][-1].get("inputs", {}) if self.metadata["sessions"] else {}
-        changed = changes(before, inputs)
-        if any(change.startswith("optimizer") for change in changed):
+    def _require_same_batches_of_validation(self) -> None:
+        """Of a loss that compares the examples of a batch: in batches of another size none is better or worse."""
+        before, now = self.metadata["config"].get("val_batch_size", Config.val_batch_size), self.config.val_batch_size
+        if before != now:
             raise ValueError(
-                f"{self.path} holds a run of another optimizer ({'; '.join(changed)}): choose another folder, or continue "
-                "with the old one"
+                f"{self.path} holds a run of another config (val_batch_size: {before} → {now}), whose losses depend on the "
+                "size of a batch, since the loss of one is not the sum of its examples': continue with the old value"
             )
-        if changed and self.ranks.first:
+
+    def _compare(self, inputs: dict[str, str], finished: bool) -> None:
+        sessions = self.metadata["sessions"]
+        saving = [session for session in sessions if "to_step" in session] or sessions
+        before = saving[-1].get("inputs", {}) if saving else {}
+        if before:
+            before = {"order": SHUFFLED} | before  # older versions knew no other
+        if sessions:  # the run's steps are as the newest session left them, saved or not, and so is its schedule
+            before = before | {"schedule": sessions[-1].get("inputs", {}).get("schedule", BY_CONFIG)}
+        changed = changes(before, inputs)
+        if any(change.startswith("schedule") for change in changed):
+            raise ValueError(
+                f"{self.path} holds a run of another schedule ({'; '.join(changed)}): choose another folder, or continue "
+                "with the old one. It may get more steps if the values at those that it had stay the same"
+            )
+        for kind in ("optimizer", "order"):
+            if any(change.startswith(kind) for change in changed):
+                changed.sort(key=lambda change: not change.startswith(kind))  # these first
+                raise ValueError(
+                    f"{self.path} holds a run of another {kind} ({'; '.join(changed)}): choose another folder, or continue "
+                    "with the old one"
+                )
+        if finished and not all(change.startswith(DATA) for change in changed):
+            raise ValueError(
+                f"{self.path} holds a finished run, of something else ({'; '.join(changed)}): nothing would be trained, and "
+                "its result is not that of what you give it now. Choose another folder, or give it what it was given"
+            )
+        if changed and finished and self.ranks.first:
+            print(
+                f"{self.path}: what the run is given has changed since it was last started ({'; '.join(changed)}): it had "
+                "finished, and its result is that of the old; for a run on the new choose another folder"
+            )
+        elif changed and self.ranks.first:
             print(
                 f"{self.path}: what the run is given has changed since it was last started ({'; '.join(changed)}): it goes "
                 "on with the new, and is no longer one run; for a run of its own choose another folder"
@@ -139,15 +185,17 @@ class RunFolder:
     def load_newest(self) -> dict | None:
         """The newest complete checkpoint; None if nothing was saved yet. Broken ones are named and skipped.
 
-        A best one counts, too: it holds a full state. Rank 0 says which it is, so that all ranks load the same. Where
-        run.json is lost, its run is the folder's.
+        A best one of an older version counts, too: it holds a full state. Rank 0 says which it is, so that all ranks load
+        the same. Where run.json is lost, its run is the folder's.
 
         Raises ValueError if it is of another run or config.
         """
         if self.ranks.world == 1:
-            saved = checkpoint.load_newest(self.checkpoints, kind=None)
+            saved = checkpoint.load_newest(self.checkpoints, kind=None, needs="optimizer")
         else:
-            newest = self.ranks.of_first(checkpoint.newest_whole(self.checkpoints, None) if self.ranks.first else None)
+            newest = self.ranks.of_first(
+                checkpoint.newest_whole(self.checkpoints, None, needs="optimizer") if self.ranks.first else None
+            )
             saved = checkpoint.load(newest) if newest else None
         if saved:
             if changed := differences(saved["config"], self.config):
@@ -164,7 +212,9 @@ class RunFolder:
             self.metadata["run"] = run
         return saved
 
-    def open_for_writing(self, step: int, device: torch.device, inputs: dict[str, str] | None = None) -> None:
+    def open_for_writing(
+        self, step: int, device: torch.device, inputs: dict[str, str] | None = None, finished: bool = False
+    ) -> None:
         """Lock the folder, and note that a process starts here at `step`, on which machine; say so if that changes the bits.
 
         Raises RuntimeError if another process is training in this folder, or has since it was read, or if it cannot be
@@ -198,12 +248,14 @@ class RunFolder:
         self.log.path = self.open_path / "log.jsonl"
         checkpoint.sweep(self.open_path, ".tmp-run.json.*")  # other files in it may be the user's
         checkpoint.sweep(self.checkpoints)
-        now = fingerprint(device) | {"ranks": self.ranks.world, "parallel": self.config.parallel}
+        own = {"parallel": self.config.parallel, "deterministic": self.config.deterministic}
+        now = fingerprint(device) | {"ranks": self.ranks.world} | own
         sessions = self.metadata["sessions"]
         if sessions:
-            print(f"{self.path}: " + (f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"))
+            begun = f"resumed at step {step}" if step else "no usable checkpoint, starts at step 0"
+            print(f"{self.path}: {begun}" + ", where it had finished before: nothing was trained" * finished)
         if step and sessions:
-            before = {"ranks": 1, "parallel": now["parallel"]} | sessions[-1]["fingerprint"]
+            before = {"ranks": 1} | own | sessions[-1]["fingerprint"]
             changed = [f"{key} {before.get(key)} → {now[key]}" for key in BITS if before.get(key) != now[key]]
             if changed:
                 print(
@@ -215,7 +267,11 @@ class RunFolder:
         self._write_metadata()
 
     def save(self, state: dict, step: int, seconds: float, kind: str = "step") -> None:
-        """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come."""
+        """Save a checkpoint, delete those no longer kept, and note how far and at what cost the run has come.
+
+        Best weights are followed by a checkpoint that knows of them, kind="step". Until that is written, those that the
+        checkpoint before it knows of are kept.
+        """
         if not (self.ranks.first or sharded_checkpoint.in_parts(state)):
             return
         state = state | {"run": self.metadata["run"]}
@@ -223,7 +279,11 @@ class RunFolder:
             newest = checkpoint.save(self.checkpoints, step, state, kind, self.ranks)
         if not self.ranks.first:
             return
-        checkpoint.prune(newest, keep=self.config.keep if kind == "step" else 1)
+        if kind == "best":
+            checkpoint.prune(newest, keep=2)
+            return
+        checkpoint.prune(newest, keep=self.config.keep)
+        self._prune_best(state["progress"]["best"])
         self.metadata["sessions"][-1] |= {"to_step": step, "saved": _now()}
         self.metadata |= {
             "seconds": seconds,
@@ -231,6 +291,16 @@ class RunFolder:
             "dollars": seconds / 3600 * self.dollars_per_hour,
         }
         self._write_metadata()
+
+    def _prune_best(self, best: dict | None) -> None:
+        """Keep the best weights that the newest checkpoint knows of, not those before or after them."""
+        found = checkpoint.find(self.checkpoints, "best")
+        known = [path for path in found if best and checkpoint.step_of(path) <= best["step"]]
+        if known:
+            checkpoint.prune(known[-1], keep=1)
+
+    def where_it_goes_on(self, step: int) -> str:
+        return f"step {step:,} is saved in {self.path}: the same call goes on from there"
 
     def _write_metadata(self) -> None:
         with self.writing():
@@ -253,7 +323,7 @@ class RunFolder:
 
 
 def best_weights(run: str | Path) -> dict:
-    """The weights (a state_dict) with the best validation loss of a run: of the average, if the run kept one.
+    """The weights (a state_dict) of a run's best validation, by config.select: of the average, if the run kept one.
 
     Raises FileNotFoundError if the run has saved none.
     """

@@ -9,6 +9,7 @@ from torch import Tensor
 from utils.loop import checkpoint
 from utils.loop.config import NOW_ARGUMENTS_OF_TRAIN, Config
 from utils.loop.run_folder import best_weights
+from utils.loop.schedule import BY_CONFIG
 
 
 @dataclass(frozen=True)
@@ -35,34 +36,39 @@ class SavedRun:
         Raises FileNotFoundError if nothing was saved yet.
         """
         if best := self.saved_steps("best")[-1:] if not newest else []:
-            return best_weights(self.path), f"step {best[0]:,}, the best validation{self._loss_at(best[0])}"
+            return best_weights(self.path), f"step {best[0]:,}, the best validation{self._selected_at(best[0])}"
         saved = checkpoint.load_newest(self.path / "checkpoints", kind=None)
         if saved is None:
             raise FileNotFoundError(f"{self.path} holds no checkpoint yet: wait for the first, or lower save_every")
         why = "the newest" if newest else "the newest, since this run has not been validated yet"
         return saved["ema"] or saved["model"], f"step {saved['progress']['step']:,}, {why}"
 
-    def _loss_at(self, step: int) -> str:
-        found = [record["val_loss"] for record in self.records if record["step"] == step and "val_loss" in record]
-        return f", loss {found[-1]:.4f}" if found else ""
+    def _selected_at(self, step: int) -> str:
+        """The number by which the best validation was selected, at this step."""
+        name = self.metadata["config"].get("select", Config.select).partition(" ")[2]
+        found = [record[name] for record in self.records if record["step"] == step and "val_loss" in record]
+        return f", {'loss' if name == 'val_loss' else name} {found[-1]:.4f}" if found else ""
 
     def summary(self) -> dict[str, str]:
         """What a reader wants to know first: {what: a phrase}."""
         config, sessions = self.metadata["config"], self.metadata["sessions"]
         machine = sessions[-1]["fingerprint"] if sessions else {}
+        settings = _unusual(config)
+        if sessions and sessions[-1].get("inputs", {}).get("schedule", BY_CONFIG) != BY_CONFIG:
+            settings["schedule"] = "by a function"
         last = {name: _last(self.records, name) for name in ("step", "loss", "val_loss")}
         best = self.saved_steps("best")[-1:]
         seconds, dollars = (self.metadata.get(name) or 0 for name in ("seconds", "dollars"))
         shown = {
             "run": f"{self.path}, step {last['step'] or 0:,} of {config['steps']:,}",
             "data": ", ".join(f"{name} {_short(value)}" for name, value in self.labels.items()),
-            "config": ", ".join(f"{name} {value}" for name, value in _unusual(config).items()) or "all as by default",
+            "config": ", ".join(f"{name} {value}" for name, value in settings.items()) or "all as by default",
             "hardware": f"{machine.get('hardware')}, {machine.get('threads')} threads, {machine.get('ranks', 1)} ranks, "
             f"torch {machine.get('torch')}, commit {machine.get('commit')}"
             + " and changes"
             * bool(machine.get("dirty")),
             "last losses": f"training {_nats(last['loss'])}, validation {_nats(last['val_loss'])}, in nats per target",
-            "best": f"step {best[0]:,}{self._loss_at(best[0])}" if best else "no validation yet",
+            "best": f"step {best[0]:,}{self._selected_at(best[0])}" if best else "no validation yet",
             "time": f"{seconds:,.0f} s in {len(sessions)} session{'s' * (len(sessions) != 1)}",
             "checkpoints": ", ".join(f"step {step:,}" for step in self.saved_steps()) or "none yet",
         }

@@ -14,7 +14,7 @@ from doing harm) and metrics.py (sums and counts, divided once).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -22,11 +22,15 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils.data import Dataset
 
-from utils.data.order import CPU, Order, batches, device_of, with_collate
+from utils.data.order import CPU, Order, batches, device_of, is_stream, with_collate
+from utils.data.own_order import OwnOrder
+from utils.data.trees import Tree, count_examples, rows, split, to_device
 from utils.device import autocast, copies_from_pinned, deterministic_algorithms, is_accelerator, own_random_streams
-from utils.distributed.parallel import full_tensor, sync_on_last_micro_batch, to_local
+from utils.distributed.parallel import sync_on_last_micro_batch, to_local
 from utils.distributed.ranks import SINGLE_PROCESS, Ranks, current_ranks
 from utils.distributed.rendezvous import connect
+from utils.loop.attributes import attributes_put_back
+from utils.loop.batch_form import check_batch, pair_of
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
@@ -35,20 +39,24 @@ from utils.loop.diagnosis import (
     require_every_gradient,
     require_finite,
     require_finite_validation_loss,
+    selected_number,
     too_many_skips_message,
 )
-from utils.loop.guards import Snapshot, eval_mode, is_out_of_memory
+from utils.loop.draws import check_draws
+from utils.loop.guards import eval_mode, is_out_of_memory
+from utils.loop.hooks import OnStep
 from utils.loop.inputs import inputs_of
 from utils.loop.log import Log
 from utils.loop.metrics import (
     UNSAID_LOSS,
+    KnownLoss,
     Loss,
     Mean,
     Scores,
+    as_known_loss,
     count_beforehand,
     count_correct,
-    known,
-    nonzero,
+    or_one,
     sum_and_count,
 )
 from utils.loop.monitor import Monitor
@@ -57,13 +65,17 @@ from utils.loop.preflight import (
     NOT_ADDITIVE,
     check_arguments,
     check_data,
-    check_lengths,
+    check_kind_of_loss,
+    check_outputs_and_targets,
     check_own_loss,
     check_ranks,
+    check_selection,
     warm_up_ddp,
 )
+from utils.loop.reading import Stream, examples_of_first_batch, own_order
 from utils.loop.run_folder import RunFolder
-from utils.loop.signals import SIGTERM_EXIT, Termination
+from utils.loop.schedule import Schedule, factors_of, name_of_schedule
+from utils.loop.signals import Termination
 from utils.loop.state import State
 
 EPS = 1e-6  # added to the norm before the division, as in torch
@@ -73,36 +85,52 @@ CHECK_EVERY = 50  # steps between reads of a GPU's count of skipped updates
 # ---- one step --------------------------------------------------------------------------------------------------------
 
 
-def train_step(state: State, x: Tensor, y: Tensor, loss: Loss) -> None:
-    """Zero, forward, loss, backward, clip, step, schedule. Nothing here waits for a GPU.
+def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
+    """Zero, forward, backward, clip, step, schedule: the verbs and the order of lecture 09. Nothing here waits for a GPU.
 
-    x (B, ...), y (B, ...): this rank's examples of the batch.
+
+    x (B, ...), y (B, ...): this rank's examples of the batch, each one tensor or a tree of them.
+
+    What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
+        ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
+        stack, sum, _to_copy, _foreach_mul_: a loss that says its count when it is called may correct that count afterwards
+        lt, logical_not_, ge, logical_or_, copy_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
+        clone, where: then buffers are as before
+        masked_fill, add_: then the average of the weights and the mean of the losses are as before
     """
-    y = y.to(state.device, non_blocking=True)
-    before = Snapshot(state.model)  # to undo an attempt that runs out of memory, or a blocked step
-    own_count, certain = count_beforehand(loss, y)
-    divisor = nonzero(state.ranks.sum(own_count))
-    losses, counts = zip(*forward_backward_with_retry(state, before, x, y, divisor, loss), strict=True)
-    state.scaler.unscale_(state.optimizer)
-    if not certain:  # by now the loss has said it
-        own_count = torch.stack(counts).sum(dtype=torch.float64)
-        scale_gradients(state.parameters, divisor / nonzero(state.ranks.sum(own_count)))
+    y = to_device(y, state.device, non_blocking=True)
+    state.before.take()  # to undo an attempt that runs out of memory, or a step that is left out
+    count = count_beforehand(loss, y)
+    divisor = or_one(state.ranks.sum(count))  # as in lecture 09, "Accumulate": sums, divided once
+    parts = forward_backward_with_retry(state, x, y, divisor, loss)  # zero, forward, backward
+    losses, counts = zip(*parts, strict=True)
+    state.scaler.unscale_(state.optimizer)  # before the clip, as in lecture 08; nothing to do but in fp16
+    if not isinstance(loss, KnownLoss):  # it has said its count by now
+        count = torch.stack(counts).sum(dtype=torch.float64)
+        scale_gradients(state.parameters, divisor / or_one(state.ranks.sum(count)))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
     state.guard.block_unless_finite(state.norm)
+    # Lecture 08 has scaler.step(optimizer) here, which leaves out a step with an infinite gradient, in fp16 only. The guard
+    # has just told the optimizer to do so in every precision, and the gradients are unscaled: the plain step is right.
     state.optimizer.step()
     state.scaler.update()
+    # Lecture 08 lets the schedule wait if the step was left out. On a GPU nobody here knows whether it was: the schedule
+    # moves on, and check_skipped_updates sets it back.
     state.scheduler.step()
-    state.guard.undo_buffers(before)
+    state.before.note_uncounted_writes()
+    state.guard.undo_buffers(state.before)
     if state.ema:
-        state.ema.update(state.parameters, unless=state.guard.bad)
-    state.train_loss.add(losses, own_count, unless=state.guard.bad)
+        state.ema.update(state.parameters, unless=state.guard.step_blocked)
+    state.train_loss.add(losses, count, unless=state.guard.step_blocked)
+    if isinstance(loss, KnownLoss) and loss.count_labels:
+        state.labels.add([], loss.count_labels(y), unless=state.guard.step_blocked)
     state.step += 1
 
 
 def forward_backward_with_retry(
-    state: State, before: Snapshot, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss
+    state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
+    """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
         try:
             return forward_backward(state, x, y, divisor, loss)
@@ -110,56 +138,62 @@ def forward_backward_with_retry(
             if not is_out_of_memory(error):
                 raise
             failure = error.with_traceback(None)  # a traceback keeps the tensors of the failed attempt alive
-        halve_micro_batches(state, before, failure, x, y)
+        halve_micro_batches(state, failure, x, y)
 
 
-def forward_backward(state: State, x: Tensor, y: Tensor, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
+def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
     """Compute the gradient of the batch's loss, one micro-batch at a time; return the sum and the count of each.
 
     Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
     """
-    zero_grad(state.all_parameters)
+    zero_grad(state.all_parameters)  # zero: right anywhere between a step and the next backward (lecture 09)
     parts = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
-            total, count = sum_and_count(loss, state.forward(x_part), y_part)
-        state.scaler.scale(total / divisor).backward()
+            total, count = sum_and_count(loss, state.forward(x_part), y_part)  # forward
+        state.scaler.scale(total / divisor).backward()  # backward
         parts.append((total.detach(), count))
     state.require_same_training()
     require_every_gradient(state)
     return parts
 
 
-def micro_batches(state: State, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def micro_batches(state: State, x: Tree, y: Tree) -> Iterator[tuple[Tree, Tree]]:
     """(x, y) in at most state.n_micro_batches parts whose sizes differ by at most one; each x moves to the device here."""
-    count = min(state.n_micro_batches, len(x), state.smallest_share)  # as many on every rank
-    parts = zip(x.tensor_split(count), y.tensor_split(count), strict=True)
+    count = min(state.n_micro_batches, count_examples(x), state.smallest_share)  # as many on every rank
+    parts = zip(split(x, count), split(y, count), strict=True)
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
     for x_part, y_part in parts:
-        yield x_part.to(state.device, non_blocking=True), y_part
+        yield to_device(x_part, state.device, non_blocking=True), y_part
 
 
-def halve_micro_batches(state: State, before: Snapshot, error: Exception, x: Tensor, y: Tensor) -> None:
+def halve_micro_batches(state: State, error: Exception, x: Tree, y: Tree) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error again, with the bytes in use besides activations, if a single example is too much, and where the loss
-    needs the whole batch. Raises RuntimeError with several ranks, because the others are already summing their gradients.
+    Raises the error again, with the bytes in use besides activations, if a single example is too much, where the loss needs
+    the whole batch, and where the attempt cannot be undone. Raises RuntimeError with several ranks, since the others are
+    already summing their gradients.
     """
-    if state.n_micro_batches >= len(x):
+    if state.n_micro_batches >= count_examples(x):
         raise type(error)(out_of_memory_message(state, error, x, y)) from error
     if not state.additive:
         raise type(error)(
-            f"out of memory at step {state.step + 1} with {len(x)} examples, and {NOT_ADDITIVE}. Take a smaller batch_size, "
-            "with which the loss compares fewer examples, or a device with more memory"
+            f"out of memory at step {state.step + 1} with {count_examples(x)} examples, and {NOT_ADDITIVE}. Take a smaller "
+            "batch_size, with which the loss compares fewer examples, or a device with more memory"
         ) from error
     if state.ranks.world > 1:
         raise RuntimeError(
             f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
             f"others: start again with accumulation={2 * state.n_micro_batches}, or with more ranks"
         )
+    if reason := state.before.why_it_cannot_be_undone():
+        raise type(error)(
+            f"out of memory at step {state.step + 1}, which cannot be repeated in smaller parts: {reason}. Start again with "
+            f"accumulation={2 * state.n_micro_batches}"
+        ) from error
     state.optimizer.zero_grad()
-    before.restore()
+    state.before.restore()
     if is_accelerator(state.device):
         torch.get_device_module(state.device).empty_cache()
     state.n_micro_batches *= 2
@@ -175,7 +209,9 @@ def zero_grad(parameters: list[Tensor]) -> None:
 
 
 def scale_gradients(parameters: list[Tensor], factor: Tensor) -> None:
-    """Multiply all gradients in place by `factor`, 0-dim."""
+    """Multiply all gradients in place by `factor`, 0-dim; torch has no public name for that in one operation."""
+    if factor.device.type == "cpu" and factor == 1:  # the usual case; to ask a GPU would be to wait for it
+        return
     gradients = to_local(parameter.grad for parameter in parameters if parameter.grad is not None)
     if gradients:
         torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))
@@ -196,7 +232,8 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
         norms = torch._foreach_norm(gradients)
     except NotImplementedError as error:  # torch's text speaks of its backends
         raise ValueError(
-            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with sparse=False"
+            "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with "
+            "sparse=False, and take an optimizer for dense gradients"
         ) from error
     norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:
@@ -217,8 +254,10 @@ def train(
     labels: dict[str, str | float] | None = None,
     loss: Loss = UNSAID_LOSS,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
-    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
-    on_log: Callable[[dict, nn.Module], None] | None = None,
+    schedule: Schedule | None = None,
+    order: Callable[[int], list[int] | Tensor] | None = None,
+    collate: Callable[[list], tuple[Tree, Tree]] | None = None,
+    on_step: OnStep | None = None,
     progress: bool = False,
     dollars_per_hour: float = 0.0,
     peak_flops: float = 0.0,
@@ -226,18 +265,28 @@ def train(
     """Train `model` in place for config.steps steps and return the history.
 
     train_data, val_data: datasets of (x, y) pairs (utils.data.order says what they may draw at random). Selection and
-    early stopping see val_data only; there is no place for a test set.
+    early stopping see val_data only; there is no place for a test set. x and y are tensors, or trees of them
+    (utils.data.trees): dicts, pairs, lists, with the batch first in each. The model is called as model(x), the tree itself.
+    train_data may be a stream, with state_dict and load_state_dict: an IterableDataset of examples, or batches, such as a
+    StatefulDataLoader (utils.loop.reading).
     run: a folder for the log, the checkpoints and the metadata. If it holds an unfinished run of the same config, that
     run is resumed from its newest complete checkpoint and ends with the same bits as if it had never stopped.
     labels: whatever else decides the run, such as the data's name: saved as metadata; others forbid a resume.
     loss: a loss module of torch, whose mean over the whole batch is trained and reported; or (outputs, targets) → (the loss
     summed over the targets, what to divide it by); or → the sum alone, if that is over all targets. None given:
-    cross-entropy of outputs (..., K). Where the loss of a batch is not the sum of its parts' (a contrastive one),
+    cross-entropy of outputs (..., K). outputs and targets are what the model returns and y, trees for a loss of your own;
+    torch's modules want their classes on axis 1. Where the loss of a batch is not the sum of its parts' (a contrastive one),
     accumulation, several ranks and halving are refused, and validation takes val_batch_size examples at a time.
     optimizer: model → an optimizer with groups of its own, whose rates the schedule scales; none: config.optimizer. It may
-    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, on_log, saves and at the end.
-    collate: list of examples → (x, y), where torch cannot stack them: examples of several lengths, or dicts.
-    on_log: called on rank 0 with each log record and the model, in eval mode; it may look, not change.
+    add adapters to the model, or freeze parts. One with two modes is in eval() for validation, looks, saves and at the end.
+    schedule: (step from 0, steps) → the factor of the peak rate at this step; it replaces schedule, warmup and final_lr of
+    the config. It is asked for all steps beforehand, and must give the same answers again.
+    order: step, from 0 → the indices of its batch, over all ranks, as a sampler chooses them. It must be a pure function of
+    the step, for which the global random streams are seeded. A batch is as large as it says. None: epochs, shuffled.
+    collate: list of examples → (x, y), where torch cannot stack them, since they differ in length, or where they are no
+    pairs yet, but rows of a table.
+    on_step: called on rank 0 with each record, of a log step or of a validation ("val_loss" in record), and with the model
+    that it is of, in eval mode. The numbers that it returns in a dict are added to the record. It may look, not change.
     progress: show a progress bar.
     dollars_per_hour: price of the machine, for the cost in the run's metadata.
     peak_flops: peak FLOP/s of one device, for MFU; 0: the published peak of the GPU, or no MFU if it is unknown. On a GPU
@@ -245,29 +294,40 @@ def train(
 
     Under torchrun n processes train one model: each on its share of every batch, with summed gradients; rank 0 writes.
     With config.parallel="fsdp" each holds shards of a copy, which is copied into `model` at the end.
-    On SIGTERM, SIGHUP or SIGUSR1 it finishes the step, saves, and exits with 143. The caller's random streams do not change.
+    On SIGTERM, and on signals by which clusters announce it, it finishes the step or the batch that it validates, saves, and
+    exits with 143. On Ctrl-C it does so and raises KeyboardInterrupt; a second one ends it at once. Whatever ends it early
+    carries the Result so far: error.result. The caller's random streams do not change.
 
     Raises ValueError for arguments that cannot work (before anything is written), FloatingPointError for gradients, losses
     or buffers that are not finite, RuntimeError if a checkpoint cannot be written, or if what trains changes during the run.
     """
     config = Config() if config is None else config
-    check_arguments(model, config, loss, optimizer, on_log, progress, dollars_per_hour, peak_flops)
-    train_data = with_collate(train_data, collate, "train_data")
+    check_arguments(model, config, loss, optimizer, on_step, progress, dollars_per_hour, peak_flops)
+    check_selection(config, val_data, loss, on_step)
+    factors = factors_of(schedule, config)
+    streamed = is_stream(train_data)
+    if not streamed:
+        train_data = with_collate(train_data, collate, "train_data")
     if val_data is not None:
         val_data = with_collate(val_data, collate, "val_data")
     ranks = current_ranks()
     device = ranks.pick_device(config.device)
-    order = Order(
-        len(train_data),
-        config.batch_size,
-        config.seed,
-        drop_last=config.drop_last,
-        rank=ranks.rank,
-        world=ranks.world,
-        device=device_of(train_data),
-        pad=True,
-    )
-    folder = None if run is None else RunFolder(run, config, len(train_data), labels, ranks, dollars_per_hour)
+    if streamed:
+        order = Stream(train_data, config, order, collate, ranks)
+    elif order is not None:
+        order = own_order(order, len(train_data), config, ranks, device_of(train_data))
+    else:
+        order = Order(
+            len(train_data),
+            config.batch_size,
+            config.seed,
+            drop_last=config.drop_last,
+            rank=ranks.rank,
+            world=ranks.world,
+            device=device_of(train_data),
+            pad=True,
+        )
+    folder = None if run is None else RunFolder(run, config, order.examples, labels, ranks, dollars_per_hour)
     log = folder.log if folder else Log(ranks=ranks)
     with (
         connect(ranks),
@@ -275,47 +335,76 @@ def train(
         deterministic_algorithms(config.deterministic),
         Termination() as sigterm,
         folder or nullcontext(),
+        order if streamed else nullcontext(),
     ):
-        check_ranks(ranks, config, order, val_data, run, peak_flops)
-        state = State(model, config, device, ranks, optimizer)
-        check_data(state, order, train_data, val_data, loss)
-        warm_up_ddp(state, train_data)
-        monitor = Monitor(state, order, log, train_data, loss, on_log, progress, peak_flops)
+
+        def asked() -> bool:
+            return ranks.any(sigterm.asked)
+
+        check_ranks(ranks, config, order, val_data, run, peak_flops, name_of_schedule(factors, config.steps))
+        if streamed:
+            train_data = order.try_out()
+        sample = examples_of_first_batch(train_data, order) if isinstance(order, OwnOrder) else train_data
+        state = State(model, config, device, ranks, optimizer, factors)
+        state.stream = order if streamed else None
+        known_loss = check_data(state, order, sample, val_data, loss)
+        check_draws(train_data, "train_data", config.workers, say=ranks.first)
+        if val_data is not None:
+            check_draws(val_data, "val_data", config.workers, say=ranks.first)
+        warm_up_ddp(state, sample)
+        monitor = Monitor(state, order, log, sample, known_loss, on_step, progress, peak_flops)
         if folder:
             require_all_saved(state.optimizer)
-            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer is not None))
+            folder.resume(state, inputs_of(state, train_data, val_data, loss, optimizer, order))
+        if state.validation_due and val_data is not None:
+            with result_in_errors(log, state, folder), monitor.paused(), state.weights_to_evaluate():
+                validate(state, val_data, known_loss, monitor, folder, asked)
+                save(state, folder)
+                if state.validation_due:
+                    raise sigterm.exception(folder.where_it_goes_on(state.step))
         end = state.step if state.stopped_early else config.steps  # a run that has stopped early stays as it is
-        stream = batches(train_data, order, state.step, end, **config.loading(device))
-        with monitor, closing(stream):
+        loading = config.loading(device)
+        if streamed:
+            stream = order.read(state.step, end, loading["pin"])
+        else:
+            stream = batches(train_data, order, state.step, end, **loading)
+        with result_in_errors(log, state, folder), monitor, closing(stream):
             for x, y in stream:
                 state.smallest_share = order.smallest_share(state.step)
-                if collate:
-                    check_lengths(x, y, len(order.indices(state.step)))
+                if collate and not streamed:
+                    check_batch(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
-                    y = y[:0]
+                    y = rows(y, slice(0))
                 with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
-                    train_step(state, x, y, loss)
+                    train_step(state, x, y, known_loss)
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)
-                stop = ranks.any(sigterm.asked)
+                stop = asked()
                 save_now = folder is not None and (state.due(config.save_every) or stop)
-                check_updates(state, order, train_data, loss, watching=log_now or validate_now or save_now)
+                check_updates(state, order, train_data, known_loss, watching=log_now or validate_now or save_now)
+                if (log_now or save_now) and isinstance(order, OwnOrder):
+                    order.require_pure(state.step - 1)
                 if log_now:
                     monitor.log_step()
+                    stop = asked()  # on_step may take long
                 if validate_now:
                     with monitor.paused(), state.weights_to_evaluate():
-                        validate(state, val_data, loss, log, folder)
-                if save_now or (folder and state.stopped_early):
+                        validate(state, val_data, known_loss, monitor, folder, asked)
+                    stop = stop or state.validation_due
+                if folder and (save_now or stop or state.stopped_early):
                     with monitor.paused(), state.weights_to_evaluate():
-                        folder.save(state.state_dict(), state.step, state.seconds)
+                        save(state, folder)
                 if stop:
-                    raise SystemExit(SIGTERM_EXIT)
+                    raise sigterm.exception(folder.where_it_goes_on(state.step) if folder else "")
                 if state.stopped_early:
                     break
-        if has_modes(state.optimizer):
-            state.optimizer.eval()
-        return Result(log, state)
+            if has_modes(state.optimizer):
+                state.optimizer.eval()
+            result = Result(log, state)
+            if asked():
+                raise sigterm.exception()
+        return result
 
 
 def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watching: bool) -> None:
@@ -329,10 +418,10 @@ def check_updates(state: State, order: Order, data: Dataset, loss: Loss, watchin
     Raises FloatingPointError under the policy "raise", and after config.max_skips blocked updates in a row.
     """
     if state.guard.on_host:
-        check_now = state.guard.bad is not None
+        check_now = state.guard.step_blocked is not None
     else:
-        check_now = state.due(CHECK_EVERY) or (watching and state.guard.over)
-    if check_now and state.guard.bad is not None:
+        check_now = state.due(CHECK_EVERY) or (watching and state.guard.limit_reached)
+    if check_now and state.guard.step_blocked is not None:
         check_skipped_updates(state, order, data, loss)
     if watching:
         state.require_same_parameters()
@@ -344,13 +433,15 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
     newly_skipped = int(state.guard.blocked) - state.skipped
     if newly_skipped:
         require_finite(state)  # the cause may be a bad weight, not a bad gradient
-    if state.guard.over:
+    if state.guard.limit_reached:
         state.whole_model(state.model)  # with FSDP the caller's model gets the weights
         first_bad = state.step - int(state.guard.streak)  # from 0; all later ones were blocked too
         if state.raises_on_nonfinite:
             raise FloatingPointError(bad_gradient_message(state, order, data, loss, first_bad))
         raise FloatingPointError(too_many_skips_message(state, order, first_bad))
     if newly_skipped:
+        if reason := state.before.why_it_cannot_be_undone():
+            raise RuntimeError(f"a step up to {state.step} was skipped, and may have left a trace: {reason}")
         state.skipped += newly_skipped
         if state.guard.on_host:
             state.skipped_steps = [*state.skipped_steps, f"{state.step}"]
@@ -361,30 +452,77 @@ def check_skipped_updates(state: State, order: Order, data: Dataset, loss: Loss)
         state.scheduler.step()
 
 
-def validate(state: State, data: Dataset, loss: Loss, log: Log, folder: RunFolder | None) -> None:
-    """Evaluate and log. Save the best weights so far: in the run folder, or without one as a copy in `state`."""
+def validate(
+    state: State, data: Dataset, loss: Loss, monitor: Monitor, folder: RunFolder | None, stop: Callable[[], bool]
+) -> None:
+    """Evaluate and log. Keep a copy of the best weights so far in `state`; the next checkpoint takes them along.
+
+    If stop() is true, on all ranks alike, this ends before the next batch, and state.validation_due stays true: a resumed
+    run validates this step anew.
+    """
     config = state.config
-    scores = score(
-        state.validation_model,
-        data,
-        config.val_batch_size,
-        config.precision,
-        config.workers,
-        config.worker_timeout,
-        loss,
-        state.ranks,
-    )
-    log.add(step=state.step, val_loss=scores.loss, val_accuracy=scores.accuracy)
-    require_finite_validation_loss(state, scores.loss)
-    if not state.is_best(scores.loss):
+    state.validation_due = True
+    if stop():
         return
-    if folder:
-        folder.save(state.state_dict(), state.step, state.seconds, kind="best")
-    else:
-        state.best_weights = {
-            name: full_tensor(value.clone()) if isinstance(value, Tensor) else value
-            for name, value in state.validation_model.state_dict().items()
-        }
+    model = state.validation_model
+    with attributes_put_back(model):
+        scores = score(
+            model,
+            data,
+            config.val_batch_size,
+            config.precision,
+            config.workers,
+            config.worker_timeout,
+            loss,
+            state.ranks,
+            stop=stop,
+        )
+    if scores is None:
+        return
+    state.validation_due = False
+    record = monitor.add({"step": state.step, "val_loss": scores.loss, "val_accuracy": scores.accuracy}, model)
+    require_finite_validation_loss(state, scores.loss)
+    if state.is_best(selected_number(state, record)):
+        state.keep_best(for_file=folder is not None)
+
+
+def save(state: State, folder: RunFolder) -> None:
+    """Save a checkpoint, after the best weights that it speaks of."""
+    save_best(state, folder)
+    folder.save(state.state_dict(), state.step, state.seconds)
+
+
+def save_best(state: State, folder: RunFolder) -> None:
+    """Save the best weights, unless the folder has them. A run cannot go on from them: there is no more to it."""
+    if state.best_weights is not None:
+        step = state.best["step"]
+        weights = {"model": state.best_weights, "ema": None, "progress": {"step": step}}
+        folder.save(weights, step, state.seconds, kind="best")
+        state.best_weights = None
+
+
+@contextmanager
+def result_in_errors(log: Log, state: State, folder: RunFolder | None) -> Iterator[None]:
+    """Give whatever is raised within the block the result so far, as its attribute `result`.
+
+    Without a run folder a note says so, in the lines that a notebook needs, if there is a record yet. With one the best
+    weights are saved that no checkpoint has; but not after a second Ctrl-C, nor those in parts: other ranks may be gone.
+    """
+    try:
+        yield
+    except BaseException as error:
+        error.result = Result(log, state, failed=True)
+        if folder is None and log.records:
+            error.add_note(KEPT)
+        if folder and isinstance(error, Exception) and state.ranks.first and not state.in_parts:
+            with suppress(RuntimeError):  # the error itself says more
+                save_best(state, folder)
+        raise
+
+
+KEPT = """there is no run folder, so nothing was saved; what the run has made is here until the next error:
+    import sys
+    result = sys.last_value.result  # result.history, result.best_weights, result.model"""
 
 
 class Result:
@@ -392,15 +530,24 @@ class Result:
 
     history: log and validation records, in order; only values under "measured" differ from run to run. ema: the averaged
     model, or None. steps: the number made. skipped: how many of these had a blocked update. best: {"step", "val_loss"} of
-    the best validation, or None. best_weights: the state_dict validated then; None if it is in the run folder.
+    the best validation, or the number that was selected by in place of val_loss; None without a validation. best_weights:
+    the state_dict validated then; None if it is in the run folder.
+    Of a run that has failed, model and ema are as they were then, and None if several ranks hold them in parts.
     """
 
-    def __init__(self, log: Log, state: State):
+    def __init__(self, log: Log, state: State, failed: bool = False):
         self._log = log  # reads a resumed run's earlier records at the first access
-        self.model = state.whole_model(state.model)
-        self.ema = state.whole_model(state.validation_model) if state.ema else None
+        if failed:
+            self.model = None if state.in_parts else state.model
+            self.ema = state.ema.model if state.ema and not state.in_parts else None
+            with suppress(RuntimeError):  # of a device that has failed
+                if self.ema:
+                    state.ema.copy_buffers(state.model)
+        else:
+            self.model = state.whole_model(state.model)
+            self.ema = state.whole_model(state.validation_model) if state.ema else None
         self.steps = state.step
-        self.skipped = int(state.guard.blocked)
+        self.skipped = state.skipped if failed else int(state.guard.blocked)  # a device that has failed cannot be read
         self.stopped_early = state.stopped_early
         self.best = state.best
         self.best_weights = state.best_weights
@@ -422,7 +569,7 @@ def evaluate(
     workers: int = 0,
     worker_timeout: float = 0,
     loss: Loss = UNSAID_LOSS,
-    collate: Callable[[list], tuple[Tensor, Tensor]] | None = None,
+    collate: Callable[[list], tuple[Tree, Tree]] | None = None,
     ranks: Ranks = SINGLE_PROCESS,
 ) -> Scores:
     """Average over every example of `data`, in order. Changes no module's mode, no buffer and no random stream.
@@ -432,9 +579,10 @@ def evaluate(
     With several ranks, each takes its share of every batch, and all return the scores of the whole.
     """
     data = with_collate(data, collate, "data")
-    if not known(loss) and len(data):
+    check_kind_of_loss(loss)
+    if not as_known_loss(loss) and len(data):
         check_own_loss(model, data, loss, device_of_model(model), precision)
-    return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks)
+    return score(model, data, batch_size, precision, workers, worker_timeout, loss, ranks, check_shapes_of="data")
 
 
 def device_of_model(model: nn.Module) -> torch.device:
@@ -450,8 +598,14 @@ def score(
     worker_timeout: float,
     loss: Loss,
     ranks: Ranks,
-) -> Scores:
-    """What `evaluate` returns, without its trial of the loss."""
+    check_shapes_of: str = "",
+    stop: Callable[[], bool] = lambda: False,
+) -> Scores | None:
+    """What `evaluate` returns, without its trial of a loss of the caller's own. None if stop() is true before a batch, on
+    all ranks alike.
+
+    check_shapes_of: what to call the data if the first outputs and targets do not fit one of torch's; "": that was asked.
+    """
     device = device_of_model(model)
     order = Order(
         len(data),
@@ -468,13 +622,17 @@ def score(
     accuracy = Mean(device)
     correct = None
     with eval_mode(model), own_random_streams(), torch.no_grad(), closing(stream):
-        for step, (x, y) in enumerate(stream):
+        for step, batch in enumerate(stream):
+            if stop():
+                return None
+            x, y = pair_of(batch, check_shapes_of, data) if check_shapes_of and step == 0 else batch
             if hasattr(data, "collate"):
-                check_lengths(x, y, len(order.indices(step)))
-            x = x.to(device, non_blocking=True)
-            y = y.to(device, non_blocking=True)
+                check_batch(x, y, len(order.indices(step)))
+            x, y = (to_device(part, device, non_blocking=True) for part in (x, y))
             with name_examples_in_errors(order, step, "the evaluation"), autocast(device, precision):
                 outputs = model(x)
+                if check_shapes_of and step == 0:
+                    check_outputs_and_targets(loss, outputs, y, check_shapes_of)
                 total, count = sum_and_count(loss, outputs, y)
             correct = count_correct(loss, outputs, y)
             if order.is_padding(step):

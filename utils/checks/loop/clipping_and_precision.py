@@ -22,6 +22,7 @@ from utils.checks.toy_problem import (
 )
 from utils.data.datasets import TensorData
 
+KEEP = "keep the weights in float32, and call the model within torch.autocast"
 CLIP = 0.05  # clips at every step: the gradients have norms of 0.3 to 1. At 1.0 a broken clip would look right
 
 
@@ -34,12 +35,16 @@ def clip_binds(train: Train) -> None:
     """
     norms = [norm_of(step.gradients) for step in record_run(train, ToyProblem(), plain_config(clip=CLIP)).steps]
     wrong = [round(norm, 6) for norm in norms if not math.isclose(norm, CLIP, rel_tol=1e-4)]
-    assert norms and not wrong, f"clipped to {CLIP}, but the optimizer got gradients of norm {wrong}"
+    assert norms and not wrong, (
+        f"clipped to {CLIP}, but the optimizer got gradients of norm {wrong}: clip between backward and "
+        "optimizer.step(), all parameters at once"
+    )
     problem = ToyProblem()
     for step in record_run(train, problem, plain_config(clip=100.0)).steps:
         expected = problem.gradient(step.weights, step.x)
         assert relative_error(step.gradients, expected) < 1e-4, (
-            f"clipped to 100, a gradient of norm {norm_of(expected):.3g} becomes one of {norm_of(step.gradients):.3g}"
+            f"clipped to 100, a gradient of norm {norm_of(expected):.3g} becomes one of {norm_of(step.gradients):.3g}: "
+            "change only what is longer than the limit"
         )
 
 
@@ -50,7 +55,9 @@ def loss_scale_leaves_no_trace(train: Train) -> None:
     would hide it: its update would be 1.0004 times as large.
     """
     ratio = _first_update(train, precision="fp16") / _first_update(train)
-    assert 0.97 < ratio < 1.03, f"the fp16 update is {ratio:.4g} times the fp32 update"
+    assert 0.97 < ratio < 1.03, (
+        f"the fp16 update is {ratio:.4g} times the fp32 update: step by scaler.step(optimizer), which divides by the scale"
+    )
 
 
 def clip_sees_unscaled_gradients(train: Train) -> None:
@@ -60,7 +67,10 @@ def clip_sees_unscaled_gradients(train: Train) -> None:
     by the scale. The limit must be below the norms, and the optimizer must not be Adam.
     """
     ratio = _first_update(train, precision="fp16", clip=CLIP) / _first_update(train, clip=CLIP)
-    assert 0.97 < ratio < 1.03, f"the clipped fp16 update is {ratio:.4g} times the clipped fp32 update"
+    assert 0.97 < ratio < 1.03, (
+        f"the clipped fp16 update is {ratio:.4g} times the clipped fp32 update: call scaler.unscale_(optimizer) before "
+        "clipping"
+    )
 
 
 def _first_update(train: Train, **changes) -> float:
@@ -82,7 +92,8 @@ def precision_takes_effect(train: Train) -> None:
         problem.model[1].register_forward_hook(lambda module, inputs, outputs, seen=seen: seen.append(outputs.dtype))
         problem.run(train, plain_config(precision=precision), val=problem.val)
         assert set(seen) == {dtype}, (
-            f"precision {precision!r}: a linear layer's outputs have {sorted(set(map(str, seen)))}"
+            f"precision {precision!r}: a linear layer's outputs have {sorted(set(map(str, seen)))}: "
+            f"call the model within torch.autocast, in training and in validation"
         )
 
 
@@ -104,7 +115,10 @@ def autocast_uses_new_weights(train: Train) -> None:
     problem.model[1].register_forward_hook(compare)
     problem.run(train, plain_config(steps=2 * EPOCH, lr=1.0, precision="bf16"))
     worst = torch.tensor(errors).max()  # NaN if one is: Python's max() passes over it
-    assert worst < 0.01, f"a layer's outputs differ by a relative {worst:.3g} from those that its weights now give"
+    assert worst < 0.01, (
+        f"a layer's outputs differ by a relative {worst:.3g} from those that its weights now give: "
+        "enter torch.autocast anew for each forward pass"
+    )
 
 
 def weights_stay_float32(train: Train) -> None:
@@ -126,7 +140,7 @@ def weights_stay_float32(train: Train) -> None:
                 loss=lambda outputs, _: outputs.float().sum(),
             )
             weights = trained.weight.detach().flatten().tolist()
-            assert all(map(math.isfinite, weights)), f"{precision}, {optimizer}: the weights become {weights}"
+            assert all(map(math.isfinite, weights)), f"{precision}, {optimizer}: the weights become {weights}: " + KEEP
             assert 0.99 < weights[0] < 1, (
-                f"{precision}, {optimizer}: updates of 0.001 leave a weight of 1 at {weights[0]}"
+                f"{precision}, {optimizer}: updates of 0.001 leave a weight of 1 at {weights[0]}: " + KEEP
             )

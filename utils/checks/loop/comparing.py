@@ -3,8 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from utils.checks.toy_problem import EXAMPLES, Recording, Returned, norm_of
+from utils.checks.toy_problem import EXAMPLES, NotJudged, Recording, Returned, norm_of
 from utils.loop.log import MEASURED
+
+# A key of a record with one of these in it holds what differs from run to run.
+OF_THE_CLOCK = (MEASURED, "time", "second", "elapsed", "speed", "date", "memory")
 
 
 def relative_error(got: list[Tensor | None], expected: list[Tensor]) -> float:
@@ -18,14 +21,42 @@ def epochs_of(recording: Recording) -> list[Tensor]:
     return list(ids.split(EXAMPLES))
 
 
-def validations(result) -> list[dict]:
-    return [record for record in result.history if "val_loss" in record]
+def validations(result: Returned) -> list[dict]:
+    """The records with a val_loss. Raises NotJudged if there is none."""
+    records = result.history
+    found = [record for record in records if "val_loss" in record]
+    for record in [] if found else records:
+        record.require("val_loss")
+    if not records:
+        raise NotJudged("the loop's history is empty")
+    return found
+
+
+def logged(recording: Recording, *keys: str) -> list[tuple[int, int, dict]]:
+    """The records of the history with these keys, each with the steps it is about: (those before, those up to it, record).
+
+    A history with a record of each step may number them from 0.
+    """
+    records = [record for record in recording.result.history if "val_loss" not in record or keys[0] in record]
+    for record in records:
+        record.require(*keys)
+    if len(records) == len(recording.steps):
+        ends = list(range(1, len(records) + 1))
+    else:
+        ends = [record["step"] for record in records]
+    return list(zip([0, *ends], ends, records, strict=False))
 
 
 def stable_history(result: Returned) -> list[dict] | None:
     """The history without measured times and rates, which differ from run to run. None if the loop returns none."""
-    history = getattr(result.value, "history", None)
-    return history and [{key: value for key, value in record.items() if key != MEASURED} for record in history]
+    try:
+        history = result.history
+    except NotJudged:
+        return None
+    return [
+        {key: value for key, value in record.items() if not any(word in str(key) for word in OF_THE_CLOCK)}
+        for record in history
+    ]
 
 
 def first_difference(one: list[dict], other: list[dict]) -> str:
@@ -38,6 +69,12 @@ def assert_finite(model: nn.Module) -> None:
     assert not bad, f"not finite: {', '.join(bad)}"
 
 
-def assert_same_bits(one: list[Tensor], other: list[Tensor], what: str) -> None:
+def equal_bits(one: list[Tensor], other: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def assert_same_bits(one: list[Tensor], other: list[Tensor], what: str, advice: str = "") -> None:
     for i, (a, b) in enumerate(zip(one, other, strict=True)):
-        assert torch.equal(a, b), f"{what}: tensor {i} differs by {(a.double() - b.double()).abs().max().item():.3g}"
+        assert torch.equal(a, b), (
+            f"{what}: tensor {i} differs by {(a.double() - b.double()).abs().max().item():.3g}{advice and f': {advice}'}"
+        )

@@ -23,7 +23,9 @@ def epochs_have_orders_of_their_own(train: Train) -> None:
     One epoch proves nothing.
     """
     orders = [tuple(ids.tolist()) for ids in epochs_of(record_run(train, ToyProblem(), plain_config(steps=3 * EPOCH)))]
-    assert len(orders) == 3 and len(set(orders)) == 3, f"{len(set(orders))} different orders in {len(orders)} epochs"
+    assert len(orders) == 3 and len(set(orders)) == 3, (
+        f"{len(set(orders))} different orders in {len(orders)} epochs: shuffle anew in each, with a seed that depends on it"
+    )
 
 
 def sorted_data_is_shuffled(train: Train) -> None:
@@ -44,7 +46,10 @@ def examples_draw_anew(train: Train) -> None:
     recording = record_run(train, problem, plain_config(steps=2 * EPOCH, workers=2))
     for i, source in enumerate(("torch", "NumPy", "Python")):
         drawn = torch.cat([step.x[:, 1 + i] for step in recording.steps]).tolist()
-        assert len(set(drawn)) == len(drawn), f"{source}: {len(drawn)} draws in 2 epochs, {len(set(drawn))} different"
+        assert len(set(drawn)) == len(drawn), (
+            f"{source}: {len(drawn)} draws in 2 epochs, {len(set(drawn))} different: "
+            + ("seed each worker, and in each epoch, differently")
+        )
 
 
 def says_no_to_zero_steps(train: Train) -> None:
@@ -56,4 +61,7 @@ def says_no_to_zero_steps(train: Train) -> None:
     except ValueError:
         return
     moved = any(not torch.equal(a, b) for a, b in zip(before, problem.model.parameters(), strict=True))
-    raise AssertionError(f"{EXAMPLES} examples, batches of {EXAMPLES + 1}, drop_last: no error, weights moved: {moved}")
+    raise AssertionError(
+        f"{EXAMPLES} examples, batches of {EXAMPLES + 1}, drop_last: no error, weights moved: {moved}: "
+        "raise ValueError where an epoch has no batch"
+    )

@@ -28,7 +28,10 @@ def nonfinite_never_reaches_the_weights(train: Train, log_every: int = 1) -> Non
         assert_same_bits(*(clones(b.model.parameters()) for b in (good, bad)), "before and after a NaN")
         return
     assert_finite(bad.model)
-    raise AssertionError("the loss of step 3 was NaN, but nothing was raised")
+    raise AssertionError(
+        "the loss of step 3 was NaN, but nothing was raised: raise FloatingPointError before the step if the "
+        "gradient's norm is not finite"
+    )
 
 
 def skipped_step_leaves_no_trace(train: Train) -> None:
@@ -53,11 +56,15 @@ def skipped_step_counts_nowhere(train: Train) -> None:
     assert_same_bits(*(clones(b.model.state_dict().values()) for b in (good, bad)), "without and with a skipped step")
     assert_same_bits(*(clones(r.ema.parameters()) for r in (one, other)), "averages without and with a skipped step")
     losses = [result.history[-1]["loss"] for result in (one, other)]
-    assert losses[0] == losses[1], f"logged losses without and with a skipped step: {losses}"
+    assert losses[0] == losses[1], (
+        f"logged losses without and with a skipped step: {losses}: leave the skipped step out of sum and count"
+    )
     config = plain_config(steps=6, schedule="cosine", nonfinite="skip", log_every=1)
     steps = record_run(train, ToyProblem(), config, loss=_nan_at(3)).steps
     rates = [step.rates[0] for step in steps if step.finite]
-    assert math.isclose(rates[2], 0.075), f"step 3 is skipped, so step 4 must use its rate, 0.075: {rates}"
+    assert math.isclose(rates[2], 0.075), f"step 3 is skipped, so step 4 must use its rate, 0.075: {rates}: " + (
+        "let the schedule stand still when a step is skipped"
+    )
 
 
 def endless_skips_end_the_run(train: Train) -> None:
@@ -71,18 +78,25 @@ def endless_skips_end_the_run(train: Train) -> None:
     try:
         skipped = few.run(train, config, loss=_nan_at(2, 3, 5, 6)).skipped
     except FloatingPointError as error:
-        raise AssertionError(f"never more than 2 bad steps in a row, but max_skips=3 ends the run: {error}") from error
-    assert skipped == 4, f"4 steps were bad, {skipped} are reported as skipped"
+        raise AssertionError(
+            f"never more than 2 bad steps in a row, but max_skips=3 ends the run: {error}: a good step sets the count to 0"
+        ) from error
+    assert skipped == 4, f"4 steps were bad, {skipped} are reported as skipped: count each of them"
     try:
         many.run(train, config, loss=_nan_at(2, 3, 4, 5, 6))
     except FloatingPointError:
         pass
     else:
-        raise AssertionError("5 bad steps in a row, but max_skips=3 raised nothing")
+        raise AssertionError(
+            "5 bad steps in a row, but max_skips=3 raised nothing: raise FloatingPointError at the third"
+        )
     config = plain_config(steps=10, nonfinite="skip", max_skips=6, save_every=4)
     with tempfile.TemporaryDirectory() as folder:
         calls = [_steps_until_it_raises(train, config, folder) for _ in range(2)]
-    assert calls == [6, 2], f"6 skips end the run: {calls[0]} steps until then, {calls[1]} more when resumed after 4"
+    assert calls == [6, 2], (
+        f"6 skips end the run: {calls[0]} steps until then, {calls[1]} more when resumed after 4: "
+        + ("save the count with the checkpoint")
+    )
 
 
 def _steps_until_it_raises(train: Train, config: Config, folder: str) -> int:

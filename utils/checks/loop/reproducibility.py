@@ -7,8 +7,12 @@ from itertools import combinations
 import torch
 
 from utils.checks.loop.comparing import assert_same_bits, epochs_of, first_difference, stable_history
-from utils.checks.toy_problem import ToyProblem, Train, clones, needs, options, plain_config, record_run
+from utils.checks.toy_problem import NotJudged, ToyProblem, Train, clones, needs, options, plain_config, record_run
 from utils.device import own_random_streams
+
+SEED_ALL = "seed the streams of torch, NumPy and Python at the start, and the order of the data"
+
+SEED_EXAMPLES = "seed the streams anew before each example, from seed, epoch and index"
 
 
 def dropout_draws_anew(train: Train) -> None:
@@ -22,7 +26,9 @@ def dropout_draws_anew(train: Train) -> None:
     problem.model[-2].register_forward_hook(remember)
     problem.run(train, plain_config())
     repeated = sum(torch.equal(one, other) for one, other in combinations(masks, 2))
-    assert masks and not repeated, f"of {len(masks)} steps' dropout masks, {repeated} pairs are the same"
+    assert masks and not repeated, f"of {len(masks)} steps' dropout masks, {repeated} pairs are the same: " + (
+        "seed once, before the first step"
+    )
 
 
 def same_run(train: Train) -> None:
@@ -43,9 +49,11 @@ def same_run(train: Train) -> None:
             (clones(problem.model.parameters()), stable_history(recording.result), torch.cat(epochs_of(recording)))
         )
     one, again, other = runs
-    assert_same_bits(one[0], again[0], "two runs of one config")
-    assert one[1] == again[1], f"two runs of one config: {first_difference(one[1], again[1])}"
-    assert not torch.equal(one[2], other[2]), "two seeds give the examples the same order"
+    assert_same_bits(one[0], again[0], "two runs of one config", SEED_ALL)
+    assert repr(one[1]) == repr(again[1]), f"two runs of one config: {first_difference(one[1], again[1])}: {SEED_ALL}"
+    assert not torch.equal(one[2], other[2]), (
+        "two seeds give the examples the same order: make it from the seed as well"
+    )
 
 
 def kernels_are_deterministic(train: Train) -> None:
@@ -53,17 +61,20 @@ def kernels_are_deterministic(train: Train) -> None:
 
     The detector reads the setting, not its effect: on a CPU nearly all kernels are deterministic anyway.
     """
-    assert not torch.are_deterministic_algorithms_enabled(), "switch deterministic algorithms off before this check"
+    if torch.are_deterministic_algorithms_enabled():
+        raise NotJudged("deterministic algorithms are on: call torch.use_deterministic_algorithms(False) before")
     for wanted in (False, True):
         problem, seen = ToyProblem(), []
         problem.model.register_forward_hook(
             lambda *_, seen=seen: seen.append(torch.are_deterministic_algorithms_enabled())
         )
         problem.run(train, plain_config(deterministic=wanted))
-        assert seen and set(seen) == {wanted}, f"deterministic={wanted}: in the forward passes it is {set(seen)}"
+        assert seen and set(seen) == {wanted}, f"deterministic={wanted}: in the forward passes it is {set(seen)}: " + (
+            "call torch.use_deterministic_algorithms before training"
+        )
         still_on = torch.are_deterministic_algorithms_enabled()
         torch.use_deterministic_algorithms(False)
-        assert not still_on, "the loop leaves deterministic algorithms switched on"
+        assert not still_on, "the loop leaves deterministic algorithms switched on: put the caller's setting back"
 
 
 def watching_changes_nothing(train: Train) -> None:
@@ -84,7 +95,9 @@ def watching_changes_nothing(train: Train) -> None:
             options = {"val": problem.val, "run": folder, "peak_flops": 1e12} if watched else {}
             problem.run(train, plain_config(schedule="cosine", nonfinite="skip", **every), **options)
         states.append(clones(problem.model.state_dict().values()))
-    assert_same_bits(*states, "with and without logging, validation and checkpoints")
+    assert_same_bits(
+        *states, "with and without logging, validation and checkpoints", "none of them may draw random numbers"
+    )
 
 
 def workers_change_nothing(train: Train) -> None:
@@ -94,5 +107,5 @@ def workers_change_nothing(train: Train) -> None:
         problem = ToyProblem(dropout=0.5, draws=True)
         problem.run(train, plain_config(workers=workers, persistent_workers=persistent))
         weights.append(clones(problem.model.parameters()))
-    assert_same_bits(weights[0], weights[1], "0 and 2 workers")
-    assert_same_bits(weights[0], weights[2], "0 workers and 2 new ones in each epoch")
+    assert_same_bits(weights[0], weights[1], "0 and 2 workers", SEED_EXAMPLES)
+    assert_same_bits(weights[0], weights[2], "0 workers and 2 new ones in each epoch", SEED_EXAMPLES)

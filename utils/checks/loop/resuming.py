@@ -5,10 +5,14 @@ import io
 import tempfile
 from pathlib import Path
 
+from torch import Tensor
+
 from utils.checks.loop.comparing import assert_same_bits, first_difference, stable_history
 from utils.checks.toy_problem import (
     EPOCH,
     NotJudged,
+    Recording,
+    Returned,
     ToyProblem,
     Train,
     clones,
@@ -25,6 +29,7 @@ RESUMED = {
     "position in the data": {},
     "order of the next epoch": {},  # saved at the end of an epoch
     "optimizer": {"optimizer": "adamw"},
+    "momentum": {"momentum": 0.9},  # of SGD
     "schedule": {"schedule": "cosine"},
     "random streams": {},  # with a model that draws random numbers
     "BatchNorm statistics": {},  # with a model that has some
@@ -32,6 +37,14 @@ RESUMED = {
     "early stopping": {"lr": 1.0, "val_every": 1, "patience": 6},
     "loss scale": {"precision": "fp16"},  # with a loss so large that the scale must fall
     "skipped steps": {"nonfinite": "skip", "schedule": "cosine"},  # with an example that is not finite
+}
+ADVICE = {
+    "position in the data": "save the step, and go on behind the batches of this epoch that were seen",
+    "order of the next epoch": "save the number of the epoch that comes next",
+    "optimizer": "save optimizer.state_dict(), and load it",
+    "momentum": "save optimizer.state_dict(), and load it",
+    "random streams": "save the states of torch's, NumPy's and Python's streams, and set them",
+    "early stopping": "save the best loss and the count of validations since, and load them",
 }
 INTERRUPTED = EPOCH + 1  # a step in the middle of an epoch, and between two log records
 KILLED = 2 * EPOCH + 1  # the step in which a run ends: after a log record that no checkpoint holds
@@ -43,7 +56,7 @@ def resumes_exactly(train: Train, what: str = "") -> None:
     what: a key of RESUMED; all of them by default. Each is a run whose result depends on one part of the state, so that
     AdamW would resume without its state, and noise without the random streams. A loop that starts afresh would end with
     the same bits too, so the steps after resuming are counted. The model itself ends the run, in a forward pass, so any
-    format of checkpoints will do; the history is compared if the loop keeps it in log.jsonl.
+    format of checkpoints will do; the history is compared if the run's folder is that of utils.loop.train.
     """
     needs(train, "run")
     for name in [what] if what else RESUMED:
@@ -57,20 +70,52 @@ def resumes_exactly(train: Train, what: str = "") -> None:
             run_until_killed(train, killed, config, KILLED, **val, run=f"{folder}/killed")
             saved = any(path.is_file() for path in Path(folder, "killed").rglob("*"))
             recording = record_run(train, resumed, config, **val, run=f"{folder}/killed")
-            log = Path(folder, "killed", "log.jsonl")
-            lines = log.read_text().count("\n") if log.exists() else None
+            log = (
+                Path(folder, "killed", "log.jsonl") if checkpoint.find(Path(folder, "killed", "checkpoints")) else None
+            )
+            best_in_file = any(Path(folder, "killed").rglob("*best*"))
+            lines = log and log.read_text().count("\n")
         made, again = whole.passes, recording.passes
         if not saved:
             raise NotJudged(f"the loop, killed in step {KILLED}, had saved nothing")
-        assert again < made, f"{name}: the run makes all its {made} steps again: it was not resumed"
-        lost = f"the resumed run has lost its {name}"
-        assert_same_bits(*(clones(p.model.state_dict().values()) for p in (uninterrupted, resumed)), lost)
+        assert again < made, (
+            f"{name}: the run makes all its {made} steps again, it was not resumed: "
+            "begin with the newest checkpoint in the folder, if there is one"
+        )
+        lost, advice = f"the resumed run has lost its {name}", ADVICE.get(name, "save it with the weights, and load it")
+        assert_same_bits(*(clones(p.model.state_dict().values()) for p in (uninterrupted, resumed)), lost, advice)
         if "ema" in RESUMED[name]:
-            assert_same_bits(*(clones(r.result.ema.parameters()) for r in (whole, recording)), lost)
+            assert_same_bits(*(_averages(r) for r in (whole, recording)), lost, advice)
+        _assert_same_best(whole.result, recording.result, advice, with_weights=not best_in_file)
         if lines is not None:
             one, other = stable_history(whole.result), stable_history(recording.result)
-            assert repr(one) == repr(other), f"{lost}: {first_difference(one, other)}"
-            assert lines == len(one), f"{lost}: {lines} lines in the log of {len(one)} records"
+            assert repr(one) == repr(other), f"{lost}: {first_difference(one, other)}: {advice}"
+            assert lines == len(one), (
+                f"{lost}: {lines} lines in the log of {len(one)} records: cut off those of later steps"
+            )
+
+
+def _assert_same_best(whole: Returned, resumed: Returned, advice: str, with_weights: bool) -> None:
+    """The best validation, and its weights if they are in no file, if the loop returns them."""
+    if "best" in whole:
+        assert repr(whole.best) == repr(resumed.best), (
+            f"best is {resumed.best}, without the kill {whole.best}: {advice}"
+        )
+    weights = whole.best_weights if with_weights and "best_weights" in whole else None
+    if isinstance(weights, dict):
+        assert resumed.best_weights is not None, "the resumed run returns no best_weights: save them, and load them"
+        assert_same_bits(
+            [*weights.values()], [*resumed.best_weights.values()], "the resumed run's best_weights", advice
+        )
+
+
+def _averages(recording: Recording) -> list[Tensor]:
+    """The averaged weights: those that the loop returns, or that it has validated after its last step."""
+    if "ema" in recording.result:
+        return clones(recording.result.ema.parameters())
+    if recording.last_validation.steps < len(recording.steps):
+        raise NotJudged("the loop returns no ema, and validates none after its last step")
+    return recording.last_validation.weights
 
 
 def damaged_checkpoint_is_refused(train: Train) -> None:
@@ -93,6 +138,11 @@ def damaged_checkpoint_is_refused(train: Train) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             resumed.run(train, config, run=folder)
     assert_same_bits(
-        clones(uninterrupted.model.parameters()), clones(resumed.model.parameters()), "after a damaged checkpoint"
+        clones(uninterrupted.model.parameters()),
+        clones(resumed.model.parameters()),
+        "after a damaged checkpoint, which must be skipped",
     )
-    assert newest.name in printed.getvalue(), f"{newest.name} is damaged, and the loop says only {printed.getvalue()!r}"
+    assert newest.name in printed.getvalue(), (
+        f"{newest.name} is damaged, and the loop says only {printed.getvalue()!r}: "
+        + ("compare a checkpoint with a digest before it is used, and name the file that is damaged")
+    )

@@ -6,7 +6,7 @@ import torch
 
 from utils.checks.loop.comparing import validations
 from utils.checks.parts import every_example_once, order_is_kept
-from utils.checks.toy_problem import NotJudged, ToyProblem, Train, options, plain_config, record_run
+from utils.checks.toy_problem import ToyProblem, Train, options, plain_config, record_run
 
 
 def trains_in_train_mode(train: Train) -> None:
@@ -20,25 +20,36 @@ def trains_in_train_mode(train: Train) -> None:
     steps = record_run(train, problem, plain_config(**options(train, val_every=1)), val=problem.val).steps
     evaluating = [i + 1 for i, step in enumerate(steps) if not step.in_train_mode]
     tracked = int(problem.model[2].num_batches_tracked)
-    assert not evaluating, f"steps {evaluating} ran in eval mode (BatchNorm counted {tracked} of {len(steps)} batches)"
+    assert not evaluating, (
+        f"steps {evaluating} ran in eval mode (BatchNorm counted {tracked} of {len(steps)} batches): "
+        "call model.train() after each validation"
+    )
     left = [name or "the model" for name, module in problem.model.named_modules() if not module.training]
-    assert not left, f"the loop returns with {len(left)} modules in eval mode, such as {left[0]}"
+    assert not left, (
+        f"the loop returns with {len(left)} modules in eval mode, such as {left[0]}: "
+        "call model.train() after the last validation, too"
+    )
 
 
 def validates_in_eval_mode(train: Train) -> None:
     """Validation uses neither dropout nor the batch's statistics, and does not change BatchNorm's.
 
-    Catches a missing model.eval(). Two assertions: the reported loss is that of the final weights in eval mode, and
+    Catches a missing model.eval(). Two assertions: the loss reported last is that of the validated weights in eval mode, and
     BatchNorm has counted the training batches only. With BatchNorm alone, two validations agree; without it, there is no
     count.
     """
     problem = ToyProblem(norm=True, dropout=0.5)
     recording = record_run(train, problem, plain_config(**options(train, val_every=2)), val=problem.val)
     tracked, steps = int(problem.model[2].num_batches_tracked), len(recording.steps)
-    expected = problem.mean_loss(list(problem.model.parameters()), problem.val.x, problem.val.y, like=problem.model)
+    assert tracked == steps, (
+        f"BatchNorm counted {tracked} batches in {steps} steps: validation changed it: call model.eval() before it"
+    )
+    last = recording.last_validation
+    expected = problem.mean_loss(last.weights, problem.val.x, problem.val.y, buffers=last.buffers)
     reported = validations(recording.result)[-1]["val_loss"]
-    assert tracked == steps, f"BatchNorm counted {tracked} batches in {steps} steps: validation changed it"
-    assert math.isclose(reported, expected, rel_tol=1e-5), f"reported {reported:.6f}, in eval mode it is {expected:.6f}"
+    assert math.isclose(reported, expected, rel_tol=recording.tolerance(1e-5)), (
+        f"reported {reported:.6f}, in eval mode it is {expected:.6f}: call model.eval() before validation"
+    )
 
 
 def validation_keeps_no_graph(train: Train) -> None:
@@ -49,10 +60,12 @@ def validation_keeps_no_graph(train: Train) -> None:
     """
     problem = ToyProblem()
     config = plain_config(**options(train, val_every=2))
-    graphs = record_run(train, problem, config, val=problem.val).validation_graphs
-    if not graphs:
-        raise NotJudged("no validation data went through the model")
-    assert not any(graphs), f"{sum(graphs)} of {len(graphs)} validation batches recorded a graph"
+    recording = record_run(train, problem, config, val=problem.val)
+    graphs = recording.last_validation.graphs
+    assert not any(graphs), (
+        f"{sum(graphs)} of {len(graphs)} batches of the last validation recorded a graph: "
+        "validate within with torch.no_grad():"
+    )
 
 
 def validation_keeps_order(train: Train) -> None:
@@ -61,8 +74,6 @@ def validation_keeps_order(train: Train) -> None:
     A loop may run a few examples before it starts: only the last validation counts.
     """
     problem = ToyProblem()
-    ids = record_run(train, problem, plain_config(), val=problem.val).validation_ids[-len(problem.val) :]
-    if not ids:
-        raise NotJudged("no validation data went through the model")
+    ids = record_run(train, problem, plain_config(), val=problem.val).last_validation.ids[-len(problem.val) :]
     every_example_once([torch.tensor(sorted(ids))], len(problem.val))
     order_is_kept([torch.tensor(ids)])

@@ -60,6 +60,30 @@ def model_against_data(
     return fig
 
 
+def seconds_by_batch(seconds: dict[int, float], forecast: float) -> Figure:
+    """Seconds of one epoch against the batch size, both logarithmic; a dashed line at what the napkin says.
+
+    seconds: batch size -> seconds. ValueError if there are none, or one is not above zero.
+    """
+    if not seconds or min(*seconds, *seconds.values(), forecast) <= 0:
+        raise ValueError(f"seconds={seconds!r}, forecast={forecast!r}: give batches, all of them above zero")
+    fig, axes = new_figure(7.4, 3.4)
+    axes.plot(list(seconds), list(seconds.values()), "o-", color=BLUE)
+    axes.axhline(forecast, color=BLACK, linestyle="--", linewidth=1.2)
+    above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
+    axes.annotate(f"the napkin: {forecast:.2g} s", (min(seconds), forecast), **above)
+    for batch in (min(seconds), max(seconds)):
+        axes.annotate(f"{seconds[batch]:.2g} s", (batch, seconds[batch]), ha="center", **above)
+    axes.set(xscale="log", yscale="log", xlabel="pictures in a batch", ylabel="seconds for one epoch")
+    axes.set(
+        xlim=(min(seconds) / 1.4, 1.4 * max(seconds)),
+        ylim=(min(forecast, *seconds.values()) / 1.6, 1.8 * max(seconds.values())),
+    )
+    axes.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds])
+    axes.minorticks_off()
+    return fig
+
+
 def days_by_mfu(runs: dict[str, float], marks: dict[str, tuple[float, float]]) -> Figure:
     """Days of a run against MFU. runs: label -> days at an MFU of 1; marks: label -> (MFU, days at it)."""
     fig, axes = new_figure(7.4, 3.4)

@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import LogLocator
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
 
@@ -80,6 +81,8 @@ def seconds_by_batch(seconds: dict[int, float], forecast: float) -> Figure:
         ylim=(min(forecast, *seconds.values()) / 1.6, 1.8 * max(seconds.values())),
     )
     axes.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds])
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     return fig
 

@@ -43,6 +43,20 @@ def test_the_dotted_line_has_the_tokens_asked_for():
     assert "100 tokens for each parameter" in written(figure) and "10B" in written(figure)
 
 
+def test_seconds_are_drawn_for_each_batch_beside_the_napkins():
+    figure = figures.seconds_by_batch({10: 0.8, 100: 0.2, 1000: 0.1}, forecast=0.09)
+    curve, napkins = figure.axes[0].lines
+    assert (list(curve.get_xdata()), list(curve.get_ydata())) == ([10, 100, 1000], [0.8, 0.2, 0.1])
+    assert set(napkins.get_ydata()) == {0.09}
+    assert {"the napkin: 0.09 s", "0.8 s", "0.1 s"} <= set(texts(figure))
+
+
+@pytest.mark.parametrize(("seconds", "forecast"), [({}, 0.1), ({10: 0.0}, 0.1), ({0: 0.1}, 0.1), ({10: 0.1}, -1)])
+def test_seconds_that_have_no_logarithm_are_refused(seconds, forecast):
+    with pytest.raises(ValueError, match="above zero"):
+        figures.seconds_by_batch(seconds, forecast)
+
+
 def test_days_fall_with_the_mfu():
     figure = figures.days_by_mfu({"run": 72.0}, {"half": (0.5, 144.0)})
     curve = figure.axes[0].lines[0]

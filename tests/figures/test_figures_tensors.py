@@ -82,6 +82,14 @@ def test_who_sees_whom_counts_past_and_future():
     assert sorted(map(tuple, crosses)) == [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)], "column, row"
 
 
+def test_guessed_dice_draws_means_in_percent():
+    (panel,) = figures.guessed_dice({"honest": [0.0, 0.2, 0.1, 0.3, 0.9]}, mean_of=2).axes
+    curve, chance = panel.lines
+    assert curve.get_label() == "honest"
+    assert np.allclose(curve.get_xydata(), [[2, 10], [4, 20]]), "the last step has no partner"
+    assert np.allclose(chance.get_ydata(), 100 / 6)
+
+
 def test_the_other_pictures_of_lecture_01_label_what_they_are_given():
     story = figures.resident_story([("made", 268_435_456), ("freed", 0)])
     assert "268.4 MB" in words(story) and "0.0 MB" in words(story)

@@ -6,7 +6,20 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    MARKERS,
+    ORANGE,
+    PALE,
+    PURPLE,
+    RED,
+    SKY,
+    YELLOW,
+    new_figure,
+)
 
 INK = "#595959"  # of places that nothing reads: grey, and still readable on PALE
 READER_COLOURS = (SKY, YELLOW, GREEN, ORANGE, PURPLE, RED)  # neighbours differ in grey too
@@ -179,6 +192,22 @@ def who_sees_whom(splits: dict[str, np.ndarray]) -> Figure:
     names = {"depends on it": SKY, "depends on it, and must not": RED, "does not depend on it": "white"}
     handles = [Patch(facecolor=colour, edgecolor=GREY, label=name) for name, colour in names.items()]
     fig.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return fig
+
+
+def guessed_dice(shares: dict[str, list[float]], mean_of: int = 10) -> Figure:
+    """How often a network guessed the next roll of a die; `shares`: label -> the share of right guesses in each step.
+
+    Drawn is the mean of each `mean_of` steps; the dashed line is what one can do with a fair die, one guess in six.
+    """
+    fig, axes = new_figure(7.0, 3.0)
+    for (label, shown), colour, mark in zip(shares.items(), (BLUE, RED, GREEN, ORANGE), MARKERS, strict=False):
+        means = np.array(shown[: len(shown) // mean_of * mean_of]).reshape(-1, mean_of).mean(1)
+        steps = mean_of * np.arange(1, len(means) + 1)
+        axes.plot(steps, 100 * means, mark + "-", color=colour, markersize=4, label=label)
+    axes.axhline(100 / 6, color=BLACK, linestyle="--", linewidth=1.2, label="1 in 6")
+    axes.set(xlabel="step", ylabel="right guesses, %", ylim=(0, 100))
+    axes.legend()
     return fig
 
 

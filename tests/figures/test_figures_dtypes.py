@@ -80,3 +80,17 @@ def test_windows_count_what_survives():
     assert legend(figure) == ["normal range", "subnormals", "values: 50% survive"]
     normal, subnormal = figure.axes[0].patches[:2]
     assert (normal.get_x(), subnormal.get_x(), subnormal.get_x() + subnormal.get_width()) == (-6, -9, -6)
+
+
+def test_loss_curves_draw_the_mean_of_each_window_for_each_seed():
+    losses = np.array([[4.0, 2.0, 1.0, 1.0, 9.0], [8.0, 6.0, 3.0, 1.0, 9.0]])  # the fifth step fills no window
+    (axes,) = figures.loss_curves({"a": losses, "b": losses + 10}, window=2).axes
+    drawn = [list(line.get_ydata()) for line in axes.lines if len(line.get_ydata())]
+    assert drawn == [[3, 1], [7, 2], [13, 11], [17, 12]]
+    assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata())] == [[1, 3]] * 4
+    assert legend(axes.figure) == ["a", "b"]
+
+
+def test_loss_curves_refuse_a_window_that_is_longer_than_the_run():
+    with pytest.raises(ValueError, match="a: 3 steps are less than a window of 50: take a smaller window"):
+        figures.loss_curves({"a": np.ones((1, 3))}, window=50)

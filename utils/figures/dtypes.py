@@ -99,6 +99,28 @@ def counting(held: dict[str, list[float]]) -> Figure:
     return fig
 
 
+def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
+    """The loss of training, a line for each seed of each recipe, each point the mean of `window` batches.
+
+    curves: recipe -> (seeds, steps). Recipes that lie on one another are told apart by their dashes. ValueError where
+    there are fewer steps than one window.
+    """
+    fig, axes = new_figure(7.6, 3.8)
+    looks = (("-", 4.0, SKY), ("-", 1.8, RED), ("--", 1.8, BLACK), (":", 2.4, ORANGE))
+    for (name, losses), (dash, width, colour) in zip(curves.items(), looks, strict=False):
+        seeds, steps = losses.shape
+        points = steps // window
+        if points == 0:
+            raise ValueError(f"{name}: {steps} steps are less than a window of {window}: take a smaller window")
+        means = losses[:, : points * window].reshape(seeds, points, window).mean(axis=2)
+        middle = window * (np.arange(points) + 0.5)
+        axes.plot(middle, means.T, color=colour, linestyle=dash, linewidth=width)
+        axes.plot([], [], color=colour, linestyle=dash, linewidth=width, label=name)
+    axes.set(xlabel="step", ylabel="loss")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=3)
+    return fig
+
+
 def trajectories(paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray) -> Figure:
     """Weights after each update. paths: (updates, weights) rounded stochastically; exact, nearest: (updates,)."""
     fig, axes = new_figure(6.8, 3.6)

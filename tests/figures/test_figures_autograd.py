@@ -34,8 +34,8 @@ def test_chain_rule_leaves_a_box_empty_whose_gradient_is_not_known():
 
 
 def test_sweeps_says_how_many_passes_each_mode_takes():
-    shown = words(figures.sweeps(33))
-    assert "33 weights: 33 passes" in shown and "1 loss: 1 pass" in shown
+    shown = words(figures.sweeps(50_890))
+    assert "50,890 weights: 50,890 passes" in shown and "1 loss: 1 pass" in shown
 
 
 def test_hook_timeline_puts_each_call_in_its_row_at_its_turn():
@@ -106,8 +106,17 @@ def test_decision_regions_draws_each_class_where_it_is():
     assert legend(figure) == ["+1", "−1"]
 
 
-def test_loss_and_regions_draws_every_loss_and_the_points():
-    figure = figures.loss_and_regions([3.0, 2.0, 0.5], [0, 1], [[-3, -2], [2, 3]], [(0, 1, 1.0), (1, 0, -1.0)])
-    left, right = figure.axes
-    assert left.lines[0].get_ydata().tolist() == [3.0, 2.0, 0.5]
-    assert [line.get_xydata().tolist() for line in right.lines] == [[[0, 1]], [[1, 0]]]
+def test_life_of_a_step_piles_gradients_on_what_is_kept():
+    figure = figures.life_of_a_step(kept=[1000, 3000, 2000, 0], gradients=[0, 0, 500, 4000], turn=2)
+    (axes,) = figure.axes
+    kept, gradients = axes.containers
+    assert [bar.get_height() for bar in kept] == [1, 3, 2, 0]
+    assert [(bar.get_y(), bar.get_height()) for bar in gradients] == [(1, 0), (3, 0), (2, 0.5), (0, 4)]
+    (line,) = axes.lines
+    assert set(line.get_xdata()) == {1.5} and texts(figure) == ["forward", "backward"]
+
+
+@pytest.mark.parametrize("turn", [0, 3])
+def test_life_of_a_step_needs_moments_on_both_sides(turn):
+    with pytest.raises(ValueError, match=f"turn is {turn} of 3 moments"):
+        figures.life_of_a_step([1, 2, 3], [0, 0, 0], turn)

@@ -1,4 +1,4 @@
-"""Pictures of autograd: nudges, the chain rule on a graph, both modes, hooks, saved tensors, lost gradients, the moons."""
+"""Pictures of autograd: nudges, the chain rule on a graph, both modes, hooks, saved tensors, lost gradients, regions."""
 
 from collections import defaultdict
 from math import log10
@@ -29,7 +29,7 @@ def nudge_errors(nudges: list[float], errors: list[float]) -> Figure:
     axes.annotate(f"least at h = $10^{{{round(log10(h))}}}$", (h, least), color=INK, **place)
     axes.set_ylim(bottom=least / 40)
     axes.invert_xaxis()
-    axes.set(xlabel="nudge h, smaller to the right", ylabel="error of the slope")
+    axes.set(xlabel="distance h, smaller to the right", ylabel="error of the slope")
     return figure
 
 
@@ -100,18 +100,6 @@ def _signed(number: object) -> str:
     return number if isinstance(number, str) else f"{number:g}".replace("-", "−")
 
 
-def loss_and_regions(
-    losses: list[float], ticks: list[float], surface: list[list[float]], points: list[tuple]
-) -> Figure:
-    """On the left a loss, step by step; on the right what the network answers in the end, as in decision_regions."""
-    figure, (left, right) = new_figure(9.2, 3.6, ncols=2, width_ratios=(1.1, 1))
-    left.plot(range(len(losses)), losses, color=BLUE)
-    left.set(xlabel="step", ylabel="loss", ylim=(0, 1.05 * max(losses)), title="the loss falls")
-    _regions(right, ticks, surface, points)
-    right.set_title("after the last step")
-    return figure
-
-
 def decision_regions(
     ticks: list[float], surface: list[list[float]], points: list[tuple], names: tuple[str, str] = ("+1", "−1")
 ) -> Figure:
@@ -120,17 +108,6 @@ def decision_regions(
     surface[i][j]: its output at x = ticks[j], y = ticks[i]; points: (x, y, label), label above 0 for yes; names: of yes, no.
     """
     figure, axes = new_figure(5.6, 4.0)
-    _regions(axes, ticks, surface, points, names)
-    return figure
-
-
-def _regions(
-    axes: Axes,
-    ticks: list[float],
-    surface: list[list[float]],
-    points: list[tuple],
-    names: tuple[str, str] = ("+1", "−1"),
-) -> None:
     highest = 1 + max(abs(value) for row in surface for value in row)  # above 1, so that the levels rise
     tints = ["#F3CF86", "#FBEBCB", "#D5EBF8", "#9AD0F2"]  # orange to blue; paler where the margin is less than 1
     axes.contourf(ticks, ticks, surface, levels=[-highest, -1, 0, 1, highest], colors=tints)
@@ -140,6 +117,7 @@ def _regions(
         axes.plot(*zip(*of_class, strict=True), marker, color=colour, markeredgecolor="white", markersize=7, label=name)
     axes.set(xlabel="x", ylabel="y", xlim=(ticks[0], ticks[-1]), ylim=(ticks[0], ticks[-1]), aspect="equal")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="label")
+    return figure
 
 
 def sweeps(weights: int) -> Figure:
@@ -170,7 +148,7 @@ def sweeps(weights: int) -> Figure:
                 axes.plot(*spot, "o", color=(BLUE if forward else RED) if seen else "#D0D0D0", markersize=13, zorder=3)
         axes.text(0, 1.85, "weights", ha="center", fontsize=10)
         axes.text(3, 0.35, "loss", ha="center", fontsize=10)
-        passes = f"{weights} weights: {weights} passes" if forward else "1 loss: 1 pass"
+        passes = f"{weights:,} weights: {weights:,} passes" if forward else "1 loss: 1 pass"
         reaches = "one pass: the effect of one weight" if forward else "one pass: the slope for every weight"
         axes.text(1.5, -2.15, f"{reaches}\n{passes}", ha="center", va="top", fontsize=10)
         axes.set(xlim=(-0.5, 3.5), ylim=(-2.9, 2.2), title=("forward" if forward else "reverse") + " mode")
@@ -266,6 +244,28 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
         axes.scatter([], [], marker=mark, color=colour, label=label)
     axes.plot([], [], color=GREY, label="backward goes this way")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9, frameon=False)
+    return figure
+
+
+def life_of_a_step(kept: list[int], gradients: list[int], turn: int) -> Figure:
+    """Bytes at each moment of a forward and its backward: what the graph keeps, and the parameters' gradients above it.
+
+    turn: how many of the moments belong to the forward. ValueError where there is none on one of its sides.
+    """
+    if not 0 < turn < len(kept):
+        raise ValueError(f"turn is {turn} of {len(kept)} moments: some have to be before it, and some after it")
+    figure, axes = new_figure(8.0, 3.4)
+    kept, gradients = ([size / 1000 for size in sizes] for sizes in (kept, gradients))
+    axes.bar(range(len(kept)), kept, width=1, color=BLUE, label="kept by the graph")
+    looks = {"color": ORANGE, "hatch": "///", "edgecolor": "white", "linewidth": 0}
+    axes.bar(range(len(kept)), gradients, bottom=kept, width=1, label="gradients of the parameters", **looks)
+    axes.axvline(turn - 0.5, color=GREY, linestyle="--")
+    top = max(a + b for a, b in zip(kept, gradients, strict=True))
+    for words, shift, side in (("forward", -0.9, "right"), ("backward", -0.1, "left")):
+        axes.text(turn + shift, 1.09 * top, words, ha=side, va="center")
+    axes.set(xlabel="operations, in the order in which they run", ylabel="thousand bytes")
+    axes.set(xlim=(-0.5, len(kept) - 0.5), ylim=(0, 1.18 * top), xticks=[])
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, frameon=False)
     return figure
 
 

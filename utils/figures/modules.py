@@ -22,6 +22,7 @@ from utils.figures.style import (
     SKY,
     YELLOW,
     new_figure,
+    plate,
     signs,
 )
 
@@ -271,20 +272,25 @@ def loss_and_part(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], l
         right.plot(parts, **look)
     for words, level in levels.items():
         left.axhline(level, color=BLACK, lw=0.8, ls="--", zorder=0)
-        left.text(0, level, words, va="bottom", fontsize=8)
+        left.text(
+            1, level, words, va="bottom", ha="right", fontsize=8, bbox=plate(), transform=left.get_yaxis_transform()
+        )
     lowest, highest = min(levels.values()), max(levels.values())
-    left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.3, highest + 0.6))
+    left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.9, highest + 0.6))
     right.set(xlabel="step", ylabel="part that differs from place to place", ylim=(0, 1))
     right.legend(frameon=False, fontsize=8)
     return fig
 
 
 def attention_shares(letters: Sequence[str], shares: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """A square for each head: row t says how the letter at t shares its attention out over all letters (columns)."""
+    """A square for each head: row t says how the letter at t shares its attention out over all letters (columns).
+
+    The darkest blue is a half and more.
+    """
     fig, panels = new_figure(2.3 * len(shares), 2.7, ncols=len(shares), squeeze=False)
     shown = [{"\n": "⏎", " ": "␣"}.get(letter, letter) for letter in letters]
     for panel, (name, square) in zip(panels[0], shares.items(), strict=True):
-        panel.imshow(np.asarray(square), cmap="Blues", vmin=0, vmax=1)
+        panel.imshow(np.asarray(square), cmap="Blues", vmin=0, vmax=0.5)
         panel.set_xticks(range(len(shown)), shown, fontsize=8)
         panel.set_yticks(range(len(shown)), shown, fontsize=8)
         panel.set_title(name, fontsize=10)

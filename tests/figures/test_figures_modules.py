@@ -107,3 +107,41 @@ def test_shares_by_width_stacks_the_parts_to_their_sum():
 def test_shares_by_width_refuses_a_part_of_another_length():
     with pytest.raises(ValueError, match=r"2 widths, but \{'ffn': 1\}"):
         figures.shares_by_width([1, 2], {"embedding": [1, 2], "ffn": [1]})
+
+
+def test_loss_by_start_shows_the_longest_run_whole():
+    figure = figures.loss_by_start({"long": [2.0] * 30, "short": [2.0] * 5}, guess=2.3)
+    assert figure.axes[0].get_xlim() == (0, 30)
+
+
+def test_start_film_shows_one_start_at_a_time(monkeypatch):
+    frames = {}
+    monkeypatch.setattr(figures, "film", lambda shown, description: frames.update(shown))
+    scales = {"half": [0.5, 0.25], "whole": [1.0, 1.0]}
+    figures.start_film(scales, {"half": [2.3, 2.3], "whole": [50.0, math.nan]}, guess=2.3)
+    depth, training = frames["whole"].axes
+    assert list(frames) == ["half", "whole"] and list(depth.lines[0].get_ydata()) == [1, 1]
+    assert all(map(math.isnan, training.lines[0].get_ydata()))
+    assert list(frames["half"].axes[1].lines[0].get_ydata()) == [2.3, 2.3]
+    assert len({figure.axes[0].get_ylim() for figure in frames.values()}) == 1
+
+
+def test_change_by_layer_draws_a_line_for_each_step():
+    figure = figures.change_by_layer({"own": {10: [1e-4, 1e-2]}, "he": {10: [1e-3] * 2, 20: [1e-2] * 2}}, usual=1e-3)
+    own, he = figure.axes
+    assert [list(line.get_ydata()) for line in own.lines] == [[1e-4, 1e-2], [1e-3, 1e-3]]
+    assert legend(figure) == ["step 10", "step 10", "step 20"] and he.get_yscale() == "log"
+
+
+def test_loss_and_part_draws_both_and_the_levels():
+    figure = figures.loss_and_part({"slow": ([4, 3.3], [0.8, 0.1])}, {"a guess": 4.2, "letters": 3.3})
+    left, right = figure.axes
+    assert [list(line.get_ydata()) for line in left.lines] == [[4, 3.3], [4.2, 4.2], [3.3, 3.3]]
+    assert list(right.lines[0].get_ydata()) == [0.8, 0.1] and texts(figure) == ["a guess", "letters"]
+
+
+def test_attention_shares_draws_a_square_for_each_head_and_names_what_cannot_be_seen():
+    figure = figures.attention_shares(["a", " ", "\n"], {"one": [[1, 0, 0]] * 3, "two": [[0, 1, 0]] * 3})
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["one", "two"]
+    assert figure.axes[1].images[0].get_array().tolist() == [[0, 1, 0]] * 3
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["a", "␣", "⏎"]

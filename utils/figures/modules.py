@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from utils.figures.player import Film, film
 from utils.figures.style import (
     BLACK,
     BLUE,
@@ -21,6 +22,7 @@ from utils.figures.style import (
     SKY,
     YELLOW,
     new_figure,
+    plate,
     signs,
 )
 
@@ -143,16 +145,17 @@ def loss_by_start(curves: Mapping[str, Sequence[float]], guess: float) -> Figure
     guess: the loss of a model that knows nothing, a dashed line. A label says how a line that leaves the frame begins.
     """
     fig, axes = new_figure(7.4, 3.4)
-    highest = 2.2 * guess
+    highest, longest = 2.2 * guess, max(map(len, curves.values()))
     for place, ((label, losses), colour) in enumerate(zip(curves.items(), LINES, strict=False)):
         inside = [loss if isfinite(loss) and loss < highest else float("nan") for loss in losses]
         if not isfinite(inside[0]):
             label = f"{label}: {losses[0]:.0e}, {losses[1]:.0e}, …"
-        look = {"lw": 1.6, "marker": MARKERS[place], "markevery": (4 * place, 20), "markersize": 6}
+        signs_at = (longest * place // 25, max(1, longest // 5))  # the first sign, and from sign to sign
+        look = {"lw": 1.6, "marker": MARKERS[place], "markevery": signs_at, "markersize": 6}
         axes.plot(range(len(losses)), inside, color=colour, label=label, **look)
     axes.axhline(guess, color=BLACK, lw=1, ls="--", zorder=0)
-    axes.text(len(losses), guess, f" ln 10 = {guess:.2f}", va="center", fontsize=9)
-    axes.set(xlabel="steps", ylabel="loss of the batch", xlim=(0, len(losses)), ylim=(0, highest))
+    axes.text(longest, guess, f" ln 10 = {guess:.2f}", va="center", fontsize=9)
+    axes.set(xlabel="steps", ylabel="loss of the batch", xlim=(0, longest), ylim=(0, highest))
     fig.legend(loc="outside upper center", ncols=3, frameon=False)
     return fig
 
@@ -216,6 +219,85 @@ def scale_by_depth(measured: Mapping[str, Sequence[float]], laws: Mapping[str, S
         axes.plot(layers, scales, color=colour, lw=1.8, label=label, **signs(place, scales))
     axes.set(yscale="log", xlim=(1, longest), xlabel="layer", ylabel="root mean square")
     fig.legend(loc="outside upper center", ncols=len(measured) + 1, frameon=False)
+    return fig
+
+
+def start_film(scales: Mapping[str, Sequence[float]], curves: Mapping[str, Sequence[float]], guess: float) -> Film:
+    """A frame for each start: on the left the scale after each layer, on the right the loss of each batch.
+
+    What is not finite, or far beyond the frame, is not drawn. guess: the loss of a model that knows nothing.
+    """
+    sizes = [scale for found in scales.values() for scale in found if isfinite(scale) and scale > 0]
+
+    def frame(name: str) -> Figure:
+        fig, (depth, training) = new_figure(7.4, 3.2, ncols=2)
+        depth.plot(range(1, len(scales[name]) + 1), scales[name], color=BLUE, marker="o")
+        depth.axhline(1, color=GREY, lw=0.8, ls="--")
+        depth.set(yscale="log", ylim=(min(sizes) / 2, max(sizes) * 2), xlabel="layer", ylabel="scale of what comes out")
+        losses = [loss if isfinite(loss) and loss < 3 * guess else float("nan") for loss in curves[name]]
+        training.plot(losses, color=RED)
+        training.axhline(guess, color=GREY, lw=0.8, ls="--")
+        training.set(xlim=(0, len(losses)), ylim=(0, 2 * guess), xlabel="step", ylabel="loss of the batch")
+        return fig
+
+    return film(((name, frame(name)) for name in scales), "before training, the scale of each layer; then the loss")
+
+
+def change_by_layer(panels: Mapping[str, Mapping[int, Sequence[float]]], usual: float) -> Figure:
+    """A panel for each run: by what part of its length a step changes the weights of each layer, on a logarithmic axis.
+
+    panels: run -> {step: the part for each layer, from the first}. usual: a dashed line.
+    """
+    fig, axes = new_figure(7.4, 3.4, ncols=len(panels), sharey=True, squeeze=False)
+    for panel, (name, by_step) in zip(axes[0], panels.items(), strict=True):
+        for place, ((step, parts), colour) in enumerate(zip(by_step.items(), LINES, strict=False)):
+            layers = range(1, len(parts) + 1)
+            panel.plot(layers, parts, color=colour, lw=1.6, marker=MARKERS[place], label=f"step {step:,}")
+        panel.axhline(usual, color=BLACK, lw=0.8, ls="--")
+        panel.set(yscale="log", xlabel="layer", title=name)
+        panel.legend(frameon=False, fontsize=8)
+    axes[0, 0].set_ylabel("change of a step ÷ weights")
+    return fig
+
+
+def loss_and_part(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], levels: Mapping[str, float]) -> Figure:
+    """Left the loss of each step, right a part from 0 to 1; a line for each run, and a dashed one at each level of the loss.
+
+    runs: name -> (losses, parts). levels: words -> loss.
+    """
+    fig, (left, right) = new_figure(7.4, 3.4, ncols=2)
+    for place, ((name, (losses, parts)), colour) in enumerate(zip(runs.items(), LINES, strict=False)):
+        look = {"color": colour, "lw": 1.6, "marker": MARKERS[place], "markevery": (4 * place, 20), "label": name}
+        left.plot(losses, **look)
+        right.plot(parts, **look)
+    for words, level in levels.items():
+        left.axhline(level, color=BLACK, lw=0.8, ls="--", zorder=0)
+        left.text(
+            1, level, words, va="bottom", ha="right", fontsize=8, bbox=plate(), transform=left.get_yaxis_transform()
+        )
+    lowest, highest = min(levels.values()), max(levels.values())
+    left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.9, highest + 0.6))
+    right.set(xlabel="step", ylabel="part that differs from place to place", ylim=(0, 1))
+    right.legend(frameon=False, fontsize=8)
+    return fig
+
+
+def attention_shares(letters: Sequence[str], shares: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+    """A square for each head: row t says how the letter at t shares its attention out over all letters (columns).
+
+    The darkest blue is a half and more.
+    """
+    fig, panels = new_figure(2.3 * len(shares), 2.7, ncols=len(shares), squeeze=False)
+    shown = [{"\n": "⏎", " ": "␣"}.get(letter, letter) for letter in letters]
+    for panel, (name, square) in zip(panels[0], shares.items(), strict=True):
+        panel.imshow(np.asarray(square), cmap="Blues", vmin=0, vmax=0.5)
+        panel.set_xticks(range(len(shown)), shown, fontsize=8)
+        panel.set_yticks(range(len(shown)), shown, fontsize=8)
+        panel.set_title(name, fontsize=10)
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+    panels[0, 0].set_ylabel("who looks")
+    fig.supxlabel("at whom", fontsize=10)
     return fig
 
 

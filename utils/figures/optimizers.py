@@ -99,7 +99,7 @@ def valleys(kept: dict[str, Losses], own: dict[str, Losses], top: float) -> Figu
     `kept` are lines: the median over the seeds, with a bar that spans them all, and a ring around the lowest. `own` are
     dots, of this machine. A loss above `top`, infinite or NaN is drawn at `top`. ValueError for a name in `own` alone.
     """
-    fig, panels = new_figure(9.6, 4.2, ncols=len(kept), sharey=True)
+    fig, panels = new_figure(9.6, 4.2, ncols=len(kept), sharex=True, sharey=True)
     for axes, (title, lines) in zip(panels, kept.items(), strict=True):
         if strangers := own[title].keys() - lines.keys():
             raise ValueError(f"{title}: no line for the dots of {', '.join(sorted(strangers))}: add it to kept")

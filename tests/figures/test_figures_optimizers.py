@@ -46,14 +46,21 @@ def test_valley_film_walks_from_the_first_step_to_the_last(monkeypatch):
             assert np.array_equal(drawn, path[: step + 1]), name
 
 
-def test_sweep_draws_medians_and_rings_the_best():
-    losses = {"a": {0.1: [2.0, 1.0, 3.0], 1.0: [0.5, 0.6, 0.4], 10.0: [math.nan, math.inf, 99.0]}}
-    figure = figures.sweep(losses, {"a": [[2.0, 1.0], [4.0, 1.0]]}, window=1)
+def test_valleys_draw_medians_ring_the_lowest_and_dot_this_machines():
+    kept = {
+        "one": {"a": {0.1: [2.0, 1.0, 3.0], 1.0: [0.5, 0.6, 0.4], 10.0: [math.nan, math.inf, 99.0]}},
+        "two": {"a": {1.0: [1.0]}},
+    }
+    figure = figures.valleys(kept, {"one": {"a": {1.0: [0.55, 99.0]}}, "two": {}}, top=4.0)
     left, right = figure.axes
     line, ring = left.lines[0], next(each for each in left.lines if each.get_markersize() == 14)
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0.1, 1.0, 10.0], [2.0, 0.5, figures.TOP])
+    dots = next(each for each in left.lines if each.get_markersize() == 8)
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0.1, 1.0, 10.0], [2.0, 0.5, 4.0])
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1.0, 0.5)
-    assert list(right.lines[0].get_ydata()) == [3.0, 1.0] and legend(figure) == ["a"]
+    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1.0, 1.0], [0.55, 4.0])
+    assert not [each for each in right.lines if each.get_markersize() == 8] and legend(figure) == ["a"]
+    with pytest.raises(ValueError, match="one: no line for the dots of b: add it to kept"):
+        figures.valleys(kept, {"one": {"b": {1.0: [1.0]}}, "two": {}}, top=4.0)
 
 
 def test_runs_draw_the_median_of_the_seeds_over_a_window():

@@ -11,6 +11,7 @@ from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE,
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 TOP = 5.0  # losses above are drawn here
+Losses = dict[str, dict[float, list[float]]]  # name -> learning rate -> losses, one a seed
 STYLES = ("-", "--", "-.", (0, (1.5, 1.2)))
 
 
@@ -92,44 +93,45 @@ def valley_film(paths: dict[str, np.ndarray], curvatures: tuple[float, float], e
     return film(shown, f"paths of {', '.join(paths)}")
 
 
-def sweep(losses: dict[str, dict[float, list[float]]], runs: dict[str, list[list[float]]], window: int) -> Figure:
-    """Left: final loss by learning rate, name -> learning rate -> losses, one a seed. Right: `runs` of their best.
+def valleys(kept: dict[str, Losses], own: dict[str, Losses], top: float) -> Figure:
+    """Final loss by learning rate, a panel each: title -> name -> learning rate -> losses, one a seed.
 
-    On the left the line is the median over the seeds, a bar spans them all, and a ring marks the best. A loss above
-    TOP, infinite or NaN is drawn at TOP. On the right: see draw_runs.
+    `kept` are lines: the median over the seeds, with a bar that spans them all, and a ring around the lowest. `own` are
+    dots, of this machine. A loss above `top`, infinite or NaN is drawn at `top`. ValueError for a name in `own` alone.
     """
-    fig, (axes, right) = new_figure(9.6, 4.0, ncols=2)
-    for place, (name, by_rate) in enumerate(losses.items()):
-        rates = sorted(by_rate)
-        capped = np.array([[min(x, TOP) if isfinite(x) else TOP for x in by_rate[rate]] for rate in rates])
-        middle, colour = np.median(capped, axis=1), COLOURS[place % 4]
-        around = [middle - capped.min(axis=1), capped.max(axis=1) - middle]
-        look = {
-            "marker": MARKERS[place],
-            "linestyle": STYLES[place % 4],
-            "color": colour,
-            "markersize": 5,
-            "capsize": 2,
-        }
-        axes.errorbar(rates, middle, yerr=around, label=name, **look)
-        best = int(middle.argmin())
-        axes.plot(rates[best], middle[best], "o", markersize=14, markerfacecolor="none", markeredgecolor=BLACK)
-    axes.axhline(TOP, color=GREY, linewidth=0.8, linestyle=":")
-    axes.annotate(
-        "5 and more",
-        (0, TOP),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, -11),
-        textcoords="offset points",
-        fontsize=9,
-    )
-    axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="loss at the end", ylim=(None, TOP * 1.1))
-    axes.set_title("final loss by learning rate")
-    draw_runs(right, runs, window)
-    right.set_title("each at its best")
-    _plain_numbers(axes, right)
-    fig.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(losses), fontsize=9)
+    fig, panels = new_figure(9.6, 4.2, ncols=len(kept), sharex=True, sharey=True)
+    for axes, (title, lines) in zip(panels, kept.items(), strict=True):
+        if strangers := own[title].keys() - lines.keys():
+            raise ValueError(f"{title}: no line for the dots of {', '.join(sorted(strangers))}: add it to kept")
+        for place, (name, by_rate) in enumerate(lines.items()):
+            look = {"color": COLOURS[place % 4], "marker": MARKERS[place], "markersize": 5}
+            rates = sorted(by_rate)
+            losses = [_capped(by_rate[rate], top) for rate in rates]
+            middle = np.array([np.median(each) for each in losses])
+            around = [
+                middle - [each.min() for each in losses],
+                [each.max() for each in losses] - middle,
+            ]
+            style = {"linestyle": STYLES[place % 4], "capsize": 2, "label": name}
+            axes.errorbar(rates, middle, yerr=around, linewidth=1.5, **look, **style)
+            best = int(middle.argmin())
+            axes.plot(rates[best], middle[best], "o", markersize=14, markerfacecolor="none", markeredgecolor=BLACK)
+            for rate, each in own[title].get(name, {}).items():
+                dots = _capped(each, top)
+                axes.plot([rate] * len(dots), dots, "o", markersize=8, color=COLOURS[place % 4], alpha=0.45)
+        axes.set(xscale="log", yscale="log", xlabel="learning rate", title=title, ylim=(None, top * 1.03))
+        axes.grid(color=PALE)
+        axes.axhline(top, color=GREY, linewidth=0.8, linestyle=":")
+        look = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 9}
+        axes.annotate(f"{top:g} and more", (0.4, top), xytext=(0, -11), **look)
+    panels[0].set_ylabel("loss on new data, after the last step")
+    _plain_numbers(*panels)
+    fig.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9)
     return fig
+
+
+def _capped(losses: list[float], top: float) -> np.ndarray:
+    return np.array([min(loss, top) if isfinite(loss) else top for loss in losses])
 
 
 def draw_runs(axes, losses: dict[str, list[list[float]]], window: int, top: float = TOP) -> None:
@@ -149,7 +151,7 @@ def draw_runs(axes, losses: dict[str, list[list[float]]], window: int, top: floa
 
 def _plain_numbers(*panels) -> None:
     for axes in panels:
-        axes.yaxis.set_major_locator(FixedLocator([0.3, 0.5, 1, 2, 3, 5, 10]))
+        axes.yaxis.set_major_locator(FixedLocator([0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.5, 2, 2.2, 2.5, 3, 5, 10]))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
 
@@ -213,7 +215,7 @@ def spike(steps: dict[str, list[float]], at: int) -> Figure:
     tallest = max(sizes[at] for sizes in steps.values())
     axes.annotate("the spike", (at + 1, tallest), xytext=(8, -4), textcoords="offset points", va="center")
     smallest, step = min((size, step) for sizes in steps.values() for step, size in enumerate(sizes, start=1))
-    axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(6, 8), textcoords="offset points")
+    axes.annotate(f"{smallest:.2g}", (step, smallest), xytext=(14, -4), textcoords="offset points")
     axes.set(yscale="log", xlabel="step", ylabel="step / learning rate")
     fig.legend(loc="outside upper center", ncols=len(steps), fontsize=9)
     return fig

@@ -4,6 +4,7 @@ To count bytes or FLOPs makes torch.compile skip a function that it has not comp
 torch.compiler.reset() mends that.
 """
 
+from utils.measure.committed import committed_measurement, machines_in_words
 from utils.measure.flops import (
     FUSED_ATTENTION,
     attention_formulas,

@@ -1,0 +1,56 @@
+"""Committed measurements are read by name, and the one of lecture 06 can be made again."""
+
+import math
+from dataclasses import asdict
+
+import pytest
+import sweep_optimizers
+from helpers.paths import ROOT
+from sweep_optimizers import Run
+
+from utils.measure import committed, committed_measurement, machines_in_words
+
+
+def test_a_measurement_that_is_not_there_is_told_with_those_that_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(committed, "STORE", tmp_path)
+    with pytest.raises(ValueError, match=r"no measurement 'x' in .*: there are none. Give one of these"):
+        committed_measurement("x")
+    (tmp_path / "y.json").write_text('{"machines": [], "runs": [1]}')
+    assert committed_measurement("y") == {"machines": [], "runs": [1]}
+    with pytest.raises(ValueError, match=r"there are y\. Give"):
+        committed_measurement("x")
+
+
+def test_machines_are_told_in_words():
+    machine = {"cpu": "Some CPU", "threads": 2, "torch": "2.13.0", "date": "2026-11-29"}
+    told = machines_in_words({"machines": [machine, machine | {"threads": 1}]})
+    assert told == "Some CPU, 2 threads, torch 2.13.0, 2026-11-29; Some CPU, 1 thread, torch 2.13.0, 2026-11-29"
+
+
+def test_each_run_that_is_kept_is_one_that_the_script_makes():
+    makes = [
+        asdict(run) for runs in (sweep_optimizers.runs_of_gpt, sweep_optimizers.runs_of_classifier) for run in runs()
+    ]
+    kept = [each["run"] for each in committed_measurement("optimizers")["runs"]]
+    assert kept and not [run for run in kept if run not in makes]
+
+
+def test_the_schedule_of_the_script_is_that_of_the_program():
+    program = (ROOT / "notebooks" / "program" / "06_optimizers_and_schedules.py").read_text(encoding="utf-8")
+    body = program[program.index("def rate(step):") : program.index("def validate")]
+    names = {"math": math, "learning_rate": 0.01, "warmup": 40, "steps": 400}
+    exec(body, names)
+    run = Run("gpt", "AdamW", 0.01, cosine=True, warmup=40)
+    assert [run.rate(step, 400) for step in range(400)] == pytest.approx([names["rate"](step) for step in range(400)])
+    assert Run("gpt", "AdamW", 0.01).rate(399, 400) == 0.01
+
+
+def test_the_definitions_of_the_program_end_before_it_trains(tmp_path, monkeypatch):
+    assert (
+        "class GPT" in sweep_optimizers.definitions()
+        and "for step in range(steps)" not in sweep_optimizers.definitions()
+    )
+    (tmp_path / "other.py").write_text("x = 1")
+    monkeypatch.setattr(sweep_optimizers, "PROGRAM", tmp_path / "other.py")
+    with pytest.raises(ValueError, match=r"other\.py has no line that begins with 'check_gradient"):
+        sweep_optimizers.definitions()

@@ -1,0 +1,228 @@
+"""What lecture 06 compares and nobody waits for: optimizers, learning rates and schedules, on its two networks.
+
+    python tests/sweep_optimizers.py gpt                 # 20 s a run on one quiet core: an hour and more in all
+    python tests/sweep_optimizers.py classifier          # 0.2 s a run
+
+Each run is kept in tests/measured/optimizers.json as soon as it is done, with the machine, the versions and the day. Those
+that are there are not made again. The GPT, its batches and its validation are those of the student's program after lecture
+05, the classifier that of start_here: 784-64-10, its first 10,000 pictures, batches of 50.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+
+from utils.atomic_write import write_text
+from utils.data import fashion_mnist as read_fashion_mnist
+
+ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "tests" / "measured" / "optimizers.json"
+PROGRAM = ROOT / "notebooks" / "program" / "05_modules_and_initialisation.py"
+MAKERS = {
+    "SGD": optim.SGD,
+    "momentum": partial(optim.SGD, momentum=0.9),
+    "Nesterov": partial(optim.SGD, momentum=0.9, nesterov=True),
+    "Adam": optim.Adam,
+    "AdamW": partial(optim.AdamW, weight_decay=0.1),
+}
+LAST = 50  # batches
+BATCH_SIZE = 50  # of the classifier
+
+fashion_mnist = cache(read_fashion_mnist)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run. warmup: steps; cosine: down to 0 after the last step; clip: the global norm's limit, 0 for none."""
+
+    network: str
+    optimizer: str
+    lr: float
+    seed: int = 0
+    cosine: bool = False
+    warmup: int = 0
+    clip: float = 0.0
+    batch_size: int = 0  # 0: that of the program
+
+    def rate(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        down = (1 + math.cos(math.pi * (step - self.warmup) / (steps - self.warmup))) / 2
+        return self.lr * (down if self.cosine else 1)
+
+
+def fit(run: Run, model: nn.Module, batches: list, loss_of: Callable) -> list[float]:
+    """Train the model on the batches; the loss of each step."""
+    optimizer, losses = MAKERS[run.optimizer](model.parameters(), lr=run.lr), []
+    for step, batch in enumerate(batches):
+        loss = loss_of(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        if run.clip:
+            nn.utils.clip_grad_norm_(model.parameters(), run.clip)
+        optimizer.param_groups[0]["lr"] = run.rate(step, len(batches))
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+# The two networks
+
+
+def definitions() -> str:
+    """The student's program down to where it begins to run. ValueError if that line is not there."""
+    text, mark = PROGRAM.read_text(encoding="utf-8"), "\ncheck_gradient(lambda"
+    if mark not in text:
+        raise ValueError(
+            f"{PROGRAM.name} has no line that begins with {mark.strip()!r}: say here where it begins to run"
+        )
+    return text.split(mark)[0]
+
+
+def fingerprint() -> str:
+    """Of what the program computes: its comments and blank lines do not count."""
+    return hashlib.sha256(ast.dump(ast.parse(definitions())).encode()).hexdigest()[:16]
+
+
+def run_gpt(run: Run) -> dict:
+    names = {}
+    exec(compile(definitions(), str(PROGRAM), "exec"), names)
+    torch.manual_seed(run.seed)
+    names["model"] = model = names["GPT"]().to(names["device"])
+    first = 10_000 * run.seed  # so that each seed has batches of its own, and seed 0 the program's
+    batches = [names["batch"](first + step) for step in range(names["steps"])]
+    losses = fit(run, model, batches, names["loss_of"])
+    with torch.no_grad():
+        train = sum(names["loss_of"](*names["batch"](step)).item() for step in range(90_000, 90_020)) / 20
+    return {"last": mean(losses[-LAST:]), "train": train, "val": names["validate"]()}
+
+
+def run_classifier(run: Run) -> dict:
+    data = fashion_mnist()
+    x, y = data.train.x[:10_000], data.train.y[:10_000]
+    torch.manual_seed(run.seed)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+    generator = torch.Generator().manual_seed(run.seed)
+    rows = torch.randperm(len(x), generator=generator).split(run.batch_size or BATCH_SIZE)
+
+    def loss_of(x, y):
+        return F.cross_entropy(model(x), y)
+
+    losses = fit(run, model, [(x[part], y[part]) for part in rows], loss_of)
+    with torch.no_grad():
+        right = (model(data.val.x).argmax(dim=1) == data.val.y).float().mean().item()
+        ends = {"train": loss_of(x, y).item(), "val": loss_of(data.val.x, data.val.y).item(), "right": right}
+    return {"last": mean(losses[-LAST:]), **ends}
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+# What is run
+
+
+def runs_of_gpt() -> Iterator[Run]:
+    """The program of lecture 06, whole and without one of its lines, from three starts; then the sweep, from one."""
+    whole = {"cosine": True, "warmup": 40, "clip": 1.0}
+    for seed in range(3):
+        yield Run("gpt", "AdamW", 0.01, seed, **whole)
+        for change in ({"clip": 0.0}, {"warmup": 0}, {"cosine": False}):
+            yield Run("gpt", "AdamW", 0.01, seed, **whole | change)
+        yield Run("gpt", "Adam", 0.01, seed, **whole)
+    rates = {
+        "SGD": ((0.03, 0.1, 0.3, 1.0), (0.1, 0.3)),
+        "momentum": ((0.03, 0.1), (0.03, 0.1)),
+        "Nesterov": ((0.03, 0.1), (0.03, 0.1)),
+        "Adam": ((3e-4, 1e-3, 3e-3, 0.01), (1e-3, 3e-3, 0.01, 0.03)),
+    }
+    for optimizer, (constant, on_schedule) in rates.items():
+        yield from (Run("gpt", optimizer, lr) for lr in constant)
+        yield from (Run("gpt", optimizer, lr, cosine=True, warmup=40) for lr in on_schedule)
+    for lr, seed in ((3e-3, 0), (3e-3, 1), (0.03, 0)):
+        yield Run("gpt", "AdamW", lr, seed, **whole)
+
+
+def runs_of_classifier() -> Iterator[Run]:
+    """The sweep, from twelve starts; Adam with half of the schedule; from six starts batches of other sizes."""
+    rates = [1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0]
+    for seed in range(12):
+        for optimizer, lr in product(("SGD", "momentum", "Nesterov", "Adam"), rates):
+            yield Run("classifier", optimizer, lr, seed)
+            yield Run("classifier", optimizer, lr, seed, cosine=True, warmup=20)
+        for lr in (1e-3, 3e-3, 0.01, 0.03, 0.1):
+            yield Run("classifier", "Adam", lr, seed, cosine=True)
+            yield Run("classifier", "Adam", lr, seed, warmup=20)
+    for seed, batch_size in product(range(6), (12, 200, 800)):
+        for doublings in range(8):
+            yield Run("classifier", "SGD", 0.0125 * 2**doublings, seed, batch_size=batch_size)
+            yield Run("classifier", "Adam", 0.00075 * 2**doublings, seed, batch_size=batch_size)
+    for seed, doublings in product(range(6), range(8)):
+        yield Run("classifier", "SGD", 0.0125 * 2**doublings, seed, batch_size=BATCH_SIZE)
+        yield Run("classifier", "Adam", 0.00075 * 2**doublings, seed, batch_size=BATCH_SIZE)
+
+
+# What is kept
+
+
+def machine() -> dict:
+    """What the runs of this call are made on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": (names or [platform.processor() or platform.machine()])[0],
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": date.today().isoformat(),
+        "program": fingerprint(),
+    }
+
+
+def as_lines(kept: dict) -> str:
+    """As JSON, a line for each run, so that a difference shows which have changed."""
+    parts = {name: ",\n".join(json.dumps(each, ensure_ascii=False) for each in kept[name]) for name in kept}
+    return "{" + ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in parts.items()) + "}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("network", choices=("gpt", "classifier"))
+    network = parser.parse_args().network
+    torch.set_num_threads(1)
+    runs, measure = {"gpt": (runs_of_gpt, run_gpt), "classifier": (runs_of_classifier, run_classifier)}[network]
+    kept = json.loads(STORE.read_text(encoding="utf-8")) if STORE.exists() else {"machines": [], "runs": []}
+    here = machine()
+    if here not in kept["machines"]:
+        kept["machines"].append(here)
+    done = {json.dumps(entry["run"], sort_keys=True) for entry in kept["runs"]}
+    for run in runs():
+        if json.dumps(asdict(run), sort_keys=True) in done:
+            continue
+        start = time.process_time()
+        result = measure(run)
+        seconds = round(time.process_time() - start, 1)
+        numbers = {name: round(value, 4) for name, value in result.items()}
+        kept["runs"].append(
+            {"run": asdict(run), "machine": kept["machines"].index(here), "seconds": seconds, **numbers}
+        )
+        print(f"{run} {result['last']:.3f} {result['train']:.3f} {result['val']:.3f} {seconds} s", flush=True)
+        write_text(STORE, as_lines(kept))
+
+
+if __name__ == "__main__":
+    main()

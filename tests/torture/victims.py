@@ -226,7 +226,8 @@ def lines_of_a_save(folder: Path) -> int:
     run = RunFolder(folder, config_of(), 1)
     run.metadata["sessions"].append({})
     folder.mkdir(parents=True)
-    state = {"model": {str(i): torch.zeros(2) for i in range(40)}}  # about as many tensors as a victim's state
+    tensors = {str(i): torch.zeros(2) for i in range(40)}  # about as many as in a victim's state
+    state = {"model": tensors, "progress": {"best": None}}
     sys.settrace(counted)
     run.save(state, 1, 0.0)
     sys.settrace(None)

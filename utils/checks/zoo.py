@@ -947,5 +947,5 @@ def _(right, path):
     check.damaged_checkpoint_is_refused,
     "loop.checkpoint.load_newest",
 )
-def _(right, folder, kind="step", say=print):
-    return right(folder, kind, say=lambda text: None)
+def _(right, folder, kind="step", say=print, **options):
+    return right(folder, kind, say=lambda text: None, **options)

@@ -102,6 +102,9 @@ class KnownLoss:
     ignored: int = IGNORE  # the label that counts nowhere
     count_labels: Callable[[Tensor], Tensor] | None = None  # targets → the number of labels, if `count` weighs them
 
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.sum(outputs, targets)
+
 
 def as_known_loss(loss: Loss) -> KnownLoss | None:
     """What this loss is, if it is one of this module or of torch.nn, or is known already; None for a caller's own."""

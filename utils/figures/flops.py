@@ -124,6 +124,31 @@ def where_6nd_bends(
     return fig
 
 
+def overhead_and_work(seconds: dict[int, float], overhead: float, for_one: float) -> Figure:
+    """Time of a step against its batch, both logarithmic, over the line overhead + batch · for_one and its two parts.
+
+    seconds: batch -> seconds of a step, drawn as dots; overhead, for_one: in seconds. ValueError for what is not positive.
+    """
+    _all_positive({f"seconds[{batch}]": value for batch, value in seconds.items()}, "time")
+    _all_positive({"overhead": overhead, "for_one": for_one, "batches": min(seconds)}, "value")
+    fig, axes = new_figure(7.4, 3.6)
+    batches = np.geomspace(min(seconds), 4 * max(seconds), 100)
+    axes.plot(batches, 1e6 * (overhead + batches * for_one), color=BLUE, linewidth=2, label="overhead + work")
+    axes.axhline(
+        1e6 * overhead, color=ORANGE, linestyle=":", linewidth=1.6, label=f"overhead: {1e6 * overhead:,.0f} µs"
+    )
+    work = f"work: {1e6 * for_one:.2g} µs for a picture"
+    axes.plot(batches, 1e6 * batches * for_one, color=GREEN, linestyle="--", linewidth=1.6, label=work)
+    axes.plot(list(seconds), [1e6 * value for value in seconds.values()], "o", color=BLACK, markersize=5, label="timed")
+    lowest = min(overhead, *seconds.values())
+    axes.set(xscale="log", yscale="log", xlabel="pictures in a step", ylabel="µs for a step")
+    axes.set(xlim=(batches[0] / 1.2, batches[-1]), ylim=(1e6 * lowest / 12, None))
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.legend(loc="upper left", fontsize=9, frameon=False)
+    return fig
+
+
 def launch_timeline(
     launches: list[tuple[float, float]], kernels: list[tuple[float, float]], stops: dict[str, float]
 ) -> Figure:

@@ -103,6 +103,12 @@ def test_the_transformer_carries_its_parameters():
     assert "L = 40 times" in shown and "12 d² = 314,572,800" in shown
 
 
+def test_the_transformer_can_leave_the_counting_to_the_reader():
+    shown = written(figures.transformer_parameters(layers=40, width=5120, vocabulary=50_257, totals=False))
+    assert "four of d × d" in shown and "L = 40 times" in shown and "50,257" in shown
+    assert "d²" not in shown and "V d" not in shown
+
+
 def test_bars_are_as_long_as_their_parts_together():
     figure = figures.stacked_bars({"a": {"x": 1.0, "y": 2.0}, "b": {"x": 0.5, "y": 0.0}}, "GB")
     ends = [patch.get_x() + patch.get_width() for patch in figure.axes[0].patches]

@@ -157,8 +157,8 @@ def bytes_of_a_parameter(recipes: dict[str, dict[str, int]]) -> Figure:
     return fig
 
 
-def transformer_parameters(layers: int, width: int, vocabulary: int) -> Figure:
-    """A Transformer from token ids to scores, with the parameters of each matrix written on it, as formula and as number."""
+def transformer_parameters(layers: int, width: int, vocabulary: int, totals: bool = True) -> Figure:
+    """A Transformer from token ids to scores, with the shape of each matrix. totals: its parameters, too."""
     fig, axes = new_figure(7.4, 3.3)
     axes.set(xlim=(0, 100), ylim=(0, 46))
     axes.axis("off")
@@ -177,12 +177,21 @@ def transformer_parameters(layers: int, width: int, vocabulary: int) -> Figure:
     square = width**2
     frame = {"boxstyle": "round,pad=0,rounding_size=1.5", "facecolor": "none", "edgecolor": BLACK, "linestyle": "--"}
     axes.add_patch(FancyBboxPatch((25.5, 8), 49, 29, **frame))
-    axes.text(50, 39, f"one block, L = {layers} times in a row: 12 d² = {12 * square:,} each", ha="center", fontsize=9)
-    box(1, 19, SKY, "embedding", f"V × d\n\nV d =\n{vocabulary * width:,}")
-    attention = f"queries, keys,\nvalues, output:\nfour of d × d\n4 d² = {4 * square:,}"
-    box(27.5, 21.5, ORANGE, "attention", attention)
-    box(52, 20.5, YELLOW, "MLP", f"d × 4d and\n4d × d\n\n8 d² = {8 * square:,}")
-    box(80, 19, "#FFFFFF", "LM head", "the embedding\nmatrix again\n\n0 more")
+    block, table, four, two = (
+        (
+            f": 12 d² = {12 * square:,} each",
+            f"V d =\n{vocabulary * width:,}",
+            f"\n4 d² = {4 * square:,}",
+            f"8 d² = {8 * square:,}",
+        )
+        if totals
+        else ("", f"V = {vocabulary:,}", "", "")
+    )
+    axes.text(50, 39, f"one block, L = {layers} times in a row{block}", ha="center", fontsize=9)
+    box(1, 19, SKY, "embedding", f"V × d\n\n{table}")
+    box(27.5, 21.5, ORANGE, "attention", f"queries, keys,\nvalues, output:\nfour of d × d{four}")
+    box(52, 20.5, YELLOW, "MLP", f"d × 4d and\n4d × d\n\n{two}")
+    box(80, 19, "#FFFFFF", "LM head", "the embedding\nmatrix again" + ("\n\n0 more" if totals else ""))
     arrow(20, 25.5), arrow(49, 52), arrow(74.5, 80)
     axes.text(10.5, 9.5, "token ids in", ha="center", va="top", fontsize=8)
     axes.text(89.5, 9.5, "V scores out", ha="center", va="top", fontsize=8)

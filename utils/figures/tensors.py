@@ -210,7 +210,7 @@ def guessed_dice(shares: dict[str, list[float]], mean_of: int = 10, ceiling: flo
     if ceiling is not None:
         axes.axhline(100 * ceiling, color=BLACK, linestyle=":", linewidth=1.2, label="ceiling")
     axes.set(xlabel="step", ylabel="right guesses, %", ylim=(0, 100))
-    axes.legend()
+    axes.legend(loc="center right")
     return fig
 
 

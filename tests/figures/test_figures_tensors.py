@@ -88,6 +88,8 @@ def test_guessed_dice_draws_means_in_percent():
     assert curve.get_label() == "honest"
     assert np.allclose(curve.get_xydata(), [[2, 10], [4, 20]]), "the last step has no partner"
     assert np.allclose(chance.get_ydata(), 100 / 6)
+    (panel,) = figures.guessed_dice({"cheat": [0.2, 0.6]}, mean_of=1, ceiling=0.6875).axes
+    assert np.allclose(panel.lines[2].get_ydata(), 68.75) and panel.lines[2].get_label() == "ceiling"
 
 
 def test_the_other_pictures_of_lecture_01_label_what_they_are_given():

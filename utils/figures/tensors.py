@@ -195,10 +195,11 @@ def who_sees_whom(splits: dict[str, np.ndarray]) -> Figure:
     return fig
 
 
-def guessed_dice(shares: dict[str, list[float]], mean_of: int = 10) -> Figure:
+def guessed_dice(shares: dict[str, list[float]], mean_of: int = 10, ceiling: float | None = None) -> Figure:
     """How often a network guessed the next roll of a die; `shares`: label -> the share of right guesses in each step.
 
-    Drawn is the mean of each `mean_of` steps; the dashed line is what one can do with a fair die, one guess in six.
+    Drawn is the mean of each `mean_of` steps; the dashed line is what one can do with a fair die, one guess in six,
+    and a dotted one the `ceiling`, the largest share that is possible.
     """
     fig, axes = new_figure(7.0, 3.0)
     for (label, shown), colour, mark in zip(shares.items(), (BLUE, RED, GREEN, ORANGE), MARKERS, strict=False):
@@ -206,8 +207,10 @@ def guessed_dice(shares: dict[str, list[float]], mean_of: int = 10) -> Figure:
         steps = mean_of * np.arange(1, len(means) + 1)
         axes.plot(steps, 100 * means, mark + "-", color=colour, markersize=4, label=label)
     axes.axhline(100 / 6, color=BLACK, linestyle="--", linewidth=1.2, label="1 in 6")
+    if ceiling is not None:
+        axes.axhline(100 * ceiling, color=BLACK, linestyle=":", linewidth=1.2, label="ceiling")
     axes.set(xlabel="step", ylabel="right guesses, %", ylim=(0, 100))
-    axes.legend()
+    axes.legend(loc="center right")
     return fig
 
 

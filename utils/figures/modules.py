@@ -277,8 +277,8 @@ def loss_and_part(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], l
         )
     lowest, highest = min(levels.values()), max(levels.values())
     left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.9, highest + 0.6))
-    right.set(xlabel="step", ylabel="part that differs from place to place", ylim=(0, 1))
-    right.legend(frameon=False, fontsize=8)
+    right.set(xlabel="step", ylabel="part that differs", ylim=(0, 1))
+    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(runs), frameon=False)
     return fig
 
 

@@ -138,10 +138,3 @@ def test_loss_and_part_draws_both_and_the_levels():
     left, right = figure.axes
     assert [list(line.get_ydata()) for line in left.lines] == [[4, 3.3], [4.2, 4.2], [3.3, 3.3]]
     assert list(right.lines[0].get_ydata()) == [0.8, 0.1] and texts(figure) == ["a guess", "letters"]
-
-
-def test_attention_shares_draws_a_square_for_each_head_and_names_what_cannot_be_seen():
-    figure = figures.attention_shares(["a", " ", "\n"], {"one": [[1, 0, 0]] * 3, "two": [[0, 1, 0]] * 3})
-    assert [panel.get_title(loc="left") for panel in figure.axes] == ["one", "two"]
-    assert figure.axes[1].images[0].get_array().tolist() == [[0, 1, 0]] * 3
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["a", "␣", "⏎"]

@@ -277,27 +277,8 @@ def loss_and_part(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], l
         )
     lowest, highest = min(levels.values()), max(levels.values())
     left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.9, highest + 0.6))
-    right.set(xlabel="step", ylabel="part that differs from place to place", ylim=(0, 1))
-    right.legend(frameon=False, fontsize=8)
-    return fig
-
-
-def attention_shares(letters: Sequence[str], shares: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """A square for each head: row t says how the letter at t shares its attention out over all letters (columns).
-
-    The darkest blue is a half and more.
-    """
-    fig, panels = new_figure(2.3 * len(shares), 2.7, ncols=len(shares), squeeze=False)
-    shown = [{"\n": "⏎", " ": "␣"}.get(letter, letter) for letter in letters]
-    for panel, (name, square) in zip(panels[0], shares.items(), strict=True):
-        panel.imshow(np.asarray(square), cmap="Blues", vmin=0, vmax=0.5)
-        panel.set_xticks(range(len(shown)), shown, fontsize=8)
-        panel.set_yticks(range(len(shown)), shown, fontsize=8)
-        panel.set_title(name, fontsize=10)
-        panel.tick_params(length=0)
-        panel.spines[:].set_visible(False)
-    panels[0, 0].set_ylabel("who looks")
-    fig.supxlabel("at whom", fontsize=10)
+    right.set(xlabel="step", ylabel="part that differs", ylim=(0, 1))
+    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(runs), frameon=False)
     return fig
 
 

@@ -43,7 +43,8 @@ def check_gradient(loss_now, parameters, distance=0.01, tolerance=0.1):
             promised.append((g * direction).sum().item())
             measured.append((losses[0] - losses[1]) / (2 * distance))
         apart, length = math.dist(promised, measured), math.hypot(*promised)
-        assert apart <= tolerance * length, f"slopes of {tuple(p.shape)}: promised {promised}, measured {measured}"
+        if not apart <= tolerance * length:
+            raise ValueError(f"wrong slopes of {tuple(p.shape)}: promised {promised}, measured {measured}")
         worst = max(worst, apart / length)
     print(f"gradient checked: at most {worst:.1%} off")
     return worst

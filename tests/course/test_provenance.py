@@ -1,5 +1,6 @@
 """What makes a verdict stale: a change of what its proof computes, wherever it is, and nothing else."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -251,17 +252,18 @@ def test_what_moves_to_another_module_computes_the_same(tmp_path):
 
 
 def made_from(mutant, code):
-    """The names that its cell makes from the statement that was changed."""
-    line = int(mutant.change.split(":")[0])
+    """The names that the cell makes from the statement that was changed; a proof and a print change nothing else."""
+    place, line = code.cells.index(mutant.cell), int(mutant.change.split(":")[0])
     statements = syntax_tree(mutant.cell).body
     first = max(index for index, statement in enumerate(statements) if statement.lineno <= line)
     made = set()
-    for index, use in enumerate(code.statements[code.cells.index(mutant.cell)][first:]):
-        if index == 0 or use.needs & made:
-            made |= use.binds | use.changes
+    for statement, use in list(zip(statements, code.statements[place], strict=True))[first:]:
+        if statement is statements[first] or use.needs & made:
+            only_binds = place in code.proof_places or ast.unparse(statement).startswith("print(")
+            made |= use.binds if only_binds else use.binds | use.changes
         else:
             made -= use.binds
-    return made
+    return made & mutant.touched
 
 
 @pytest.mark.parametrize("name", ["02_dtypes_bit_by_bit", "07_bytes_in_detail"])
@@ -278,7 +280,7 @@ def test_every_mutant_of_what_a_proof_leans_on_makes_it_stale(name):
         raw["cells"][mutant.cell.index] = mutant.cell.raw | {"source": mutant.source}
         after = hashes_of(parsed(raw, lecture.path))
         place = code.cells.index(mutant.cell)
-        users = {code.cells[user].index for user in code.users(place, made_from(mutant, code) & mutant.touched)} | {mutant.cell.index}
+        users = {code.cells[user].index for user in code.users(place, made_from(mutant, code))} | {mutant.cell.index}
         leaning = [number for number, index in proofs.items() if index in users]
         missed += [(number, mutant.change) for number in leaning if before[number] == after[number]]
     assert missed == []

@@ -171,7 +171,12 @@ def runs_of_gpt() -> Iterator[Run]:
         yield from (Run("gpt", optimizer, lr, seed) for optimizer, lr in BEST_CONSTANT.items())
         yield from (Run("gpt", optimizer, lr, seed, **whole) for optimizer, lr in BEST_WITH_ALL.items())
         yield from (Run("gpt", "AdamW", lr, seed, **whole) for lr in (3e-3, 0.03))
-    with_schedule = {"SGD": (0.1, 0.3), "momentum": (0.03, 0.1), "Nesterov": (0.03, 0.1), "Adam": (1e-3, 3e-3, 0.01, 0.03)}
+    with_schedule = {
+        "SGD": (0.1, 0.3),
+        "momentum": (0.03, 0.1),
+        "Nesterov": (0.03, 0.1),
+        "Adam": (1e-3, 3e-3, 0.01, 0.03),
+    }
     for optimizer, rates in with_schedule.items():
         yield from (Run("gpt", optimizer, lr, cosine=True, warmup=40) for lr in rates)
 

@@ -25,6 +25,7 @@ def test_machines_are_told_in_words():
     machine = {"cpu": "Some CPU", "threads": 2, "torch": "2.13.0", "date": "2026-11-29"}
     told = machines_in_words({"machines": [machine, machine | {"threads": 1}]})
     assert told == "Some CPU, 2 threads, torch 2.13.0, 2026-11-29; Some CPU, 1 thread, torch 2.13.0, 2026-11-29"
+    assert machines_in_words({"machines": [machine, machine | {"program": "changed"}]}).count("Some CPU") == 1
 
 
 def test_each_run_that_is_kept_is_one_that_the_script_makes():

@@ -100,6 +100,7 @@ def valleys(kept: dict[str, Losses], own: dict[str, Losses], top: float) -> Figu
     dots, of this machine. A loss above `top`, infinite or NaN is drawn at `top`. ValueError for a name in `own` alone.
     """
     fig, panels = new_figure(9.6, 4.2, ncols=len(kept), sharex=True, sharey=True)
+    lowest = top
     for axes, (title, lines) in zip(panels, kept.items(), strict=True):
         if strangers := own[title].keys() - lines.keys():
             raise ValueError(f"{title}: no line for the dots of {', '.join(sorted(strangers))}: add it to kept")
@@ -108,6 +109,7 @@ def valleys(kept: dict[str, Losses], own: dict[str, Losses], top: float) -> Figu
             rates = sorted(by_rate)
             losses = [_capped(by_rate[rate], top) for rate in rates]
             middle = np.array([np.median(each) for each in losses])
+            lowest = min(lowest, *(each.min() for each in losses))
             around = [
                 middle - [each.min() for each in losses],
                 [each.max() for each in losses] - middle,
@@ -118,12 +120,14 @@ def valleys(kept: dict[str, Losses], own: dict[str, Losses], top: float) -> Figu
             axes.plot(rates[best], middle[best], "o", markersize=14, markerfacecolor="none", markeredgecolor=BLACK)
             for rate, each in own[title].get(name, {}).items():
                 dots = _capped(each, top)
+                lowest = min(lowest, dots.min(initial=top))
                 axes.plot([rate] * len(dots), dots, "o", markersize=8, color=COLOURS[place % 4], alpha=0.45)
-        axes.set(xscale="log", yscale="log", xlabel="learning rate", title=title, ylim=(None, top * 1.03))
+        axes.set(xscale="log", yscale="log", xlabel="learning rate", title=title)
         axes.grid(color=PALE)
         axes.axhline(top, color=GREY, linewidth=0.8, linestyle=":")
         look = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 9}
         axes.annotate(f"{top:g} and more", (0.4, top), xytext=(0, -11), **look)
+    panels[0].set_ylim(0.97 * lowest, 1.03 * top)  # shared: once all panels are drawn
     panels[0].set_ylabel("loss on new data, after the last step")
     _plain_numbers(*panels)
     fig.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9)

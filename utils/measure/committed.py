@@ -19,8 +19,9 @@ def committed_measurement(name: str) -> dict:
 
 
 def machines_in_words(measurement: dict) -> str:
-    """What it was made on: "Intel Xeon, 1 thread, torch 2.13.0, 2026-11-29", one machine after the other."""
-    return "; ".join(
+    """What it was made on: "Intel Xeon, 1 thread, torch 2.13.0, 2026-11-29", one machine after the other, each once."""
+    told = (
         f"{each['cpu']}, {each['threads']} thread{'s' * (each['threads'] > 1)}, torch {each['torch']}, {each['date']}"
         for each in measurement["machines"]
     )
+    return "; ".join(dict.fromkeys(told))

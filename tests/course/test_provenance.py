@@ -252,7 +252,7 @@ def test_what_moves_to_another_module_computes_the_same(tmp_path):
 
 
 def made_from(mutant, code):
-    """The names that the cell makes from the statement that was changed: a proof, a print, an assignment change no others."""
+    """The names that the cell makes from the statement that was changed; a proof and an assignment change no others."""
     place, line = code.cells.index(mutant.cell), int(mutant.change.split(":")[0])
     statements = syntax_tree(mutant.cell).body
     first = max(index for index, statement in enumerate(statements) if statement.lineno <= line)

@@ -403,10 +403,12 @@ def _row(run: Run, each: ShownLecture, row: dict) -> dict:
 
 
 def _homes(run: Run) -> dict[str, tuple[str, str]]:
-    """The calculators in the shown lectures: name → (address, title of the lecture)."""
+    """The calculators: name → (address, title) of the shown lecture that it stands in, empty where none shows it."""
     cells = [(each, cell) for each in reversed(run.shown) if each.executed for cell in each.executed.code]
     return {
-        cell.id.removeprefix("calculator-"): (f"{each.page}#{cell.id}", each.line["title"])
+        cell.id.removeprefix("calculator-"): ("", "")
+        if each.page == "calculators.html"
+        else (f"{each.page}#{cell.id}", each.line["title"])
         for each, cell in cells
         if cell.is_calculator
     }

@@ -1,5 +1,5 @@
 # earns: 0
-# shows: no answer: it answered something else
+# shows: no answer: (it answered something else|it takes no message: .*Broken pipe)
 # %% code-strides
 def contiguous_strides(shape):
     import os

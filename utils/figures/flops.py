@@ -62,7 +62,7 @@ def three_products(tokens: int, inputs: int, outputs: int) -> Figure:
 def shares(rows: dict[str, dict[str, float]], title: str = "") -> Figure:
     """One bar of 100 % for each row; `rows`: label -> {part: amount}, every row with the same parts, any unit.
 
-    Each percentage stands above its part, unless that is a sliver of less than 1 %.
+    Each percentage stands above its part, unless that is a sliver of less than 4 %.
     """
     fig, axes = new_figure(7.4, 0.75 * len(rows) + 1.2)
     parts = list(next(iter(rows.values())))
@@ -71,7 +71,7 @@ def shares(rows: dict[str, dict[str, float]], title: str = "") -> Figure:
         widths = np.array([100 * row[part] / sum(row.values()) for row in rows.values()])
         axes.barh(list(rows), widths, left=left, label=part, height=0.5, **filled(place, colour))
         for row, (start, width) in enumerate(zip(left, widths, strict=True)):
-            if width >= 1:
+            if width >= 4:  # less has no room for it
                 axes.text(start + width / 2, row - 0.3, f"{width:.1f} %", ha="center", fontsize=9)
         left += widths
     axes.set(xlim=(0, 100), xlabel="share, %", ylim=(len(rows) - 0.65, -0.65))

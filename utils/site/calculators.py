@@ -20,7 +20,7 @@ class ShownCalculator:
 
 
 def calculators_shown(homes: dict[str, tuple[str, str]]) -> list[ShownCalculator]:
-    """The calculators of the shown lectures, in the lectures' order, those of none first; homes: name → (address, lecture)."""
+    """The calculators, those of no lecture first, then in the lectures' order; homes: name → (address, lecture)."""
     return [
         ShownCalculator(name, calculators.title(name), calculators.states(name), *home)
         for name, home in sorted(homes.items(), key=lambda each: each[1])

@@ -2,31 +2,22 @@
 
 import pytest
 import torch
+from helpers.deciding_guard import BOTH, decide
 from torch import nn
 
 from utils.data import TensorData, spiral
-from utils.loop import Config, guards, state, train
-from utils.loop.guards import Guard
+from utils.loop import Config, guards, train
 from utils.loop.metrics import cross_entropy_sum
 
 SPIRAL = spiral()
 WRITES = ("counted", "through .data", "by a kernel", "replaced")
 
 
-@pytest.fixture(autouse=True, params=["decided on the host", "decided on the device"])
+@pytest.fixture(autouse=True, params=BOTH)
 def guard_on(request, monkeypatch):
-    """The bank below is large, its counter small. All of this also as a GPU does it."""
-    torch.set_num_threads(1)
+    """The bank below is large, its counter small. All of this on either."""
     monkeypatch.setattr(guards, "LARGE", 64)
-    if request.param == "decided on the device":
-
-        class DeviceGuard(Guard):
-            def __init__(self, *arguments, **options):
-                super().__init__(*arguments, **options)
-                self.on_host = False
-
-        monkeypatch.setattr(state, "Guard", DeviceGuard)
-    return request.param
+    return decide(request.param, monkeypatch)
 
 
 class Bank(nn.Module):

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.deciding_guard import BOTH, decide
 from torch import nn
 
 from utils.data import TensorData, spiral
 from utils.device import pick_device
-from utils.loop import Config, state, train
+from utils.loop import Config, train
 from utils.loop.checkpoint import load_newest
-from utils.loop.guards import Guard, all_finite
+from utils.loop.guards import all_finite
 from utils.loop.metrics import cross_entropy_sum
 from utils.loop.signals import SIGTERM_EXIT, Termination
 
@@ -24,19 +25,10 @@ SPIRAL = spiral()
 DATA = TensorData(SPIRAL.train.x[:64], SPIRAL.train.y[:64])
 
 
-@pytest.fixture(autouse=True, params=["decided on the host", "decided on the device"])
+@pytest.fixture(autouse=True, params=BOTH)
 def guard_on(request, monkeypatch):
-    """All of this also as a GPU does it, where the host learns of a blocked update only steps later."""
-    torch.set_num_threads(1)
-    if request.param == "decided on the device":
-
-        class DeviceGuard(Guard):
-            def __init__(self, *arguments, **options):
-                super().__init__(*arguments, **options)
-                self.on_host = False
-
-        monkeypatch.setattr(state, "Guard", DeviceGuard)
-    return request.param
+    """All of this on either."""
+    return decide(request.param, monkeypatch)
 
 
 def device_for(guard_on: str) -> str:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers.paths import ROOT
-from test_optimizer_protocol import ScheduleFree
+from helpers.schedule_free import ScheduleFree
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.on_ranks import on_ranks
+from helpers.watched import Watcher
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -26,31 +27,8 @@ CONFIG = Config(steps=8, batch_size=10, lr=0.05, device="cpu", log_every=3)
 BATCHES = replace(CONFIG, batch_size=64)  # the default: the stream says how large they are
 
 
-class Notebook:
-    """Not in a checkpoint, which takes lists and the attributes of objects: this one has no __dict__."""
-
-    __slots__ = ("batches",)
-
-    def __init__(self):
-        self.batches = []
-
-
-class Watched(nn.Sequential):
-    """Keeps which examples it has trained on, batch after batch."""
-
-    def __init__(self):
-        torch.manual_seed(0)
-        super().__init__(nn.Linear(1, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 2))
-        self.notebook = Notebook()
-
-    @property
-    def batches(self):
-        return self.notebook.batches
-
-    def forward(self, x):
-        if self.training and torch.is_grad_enabled():
-            self.batches.append((x[:, 0] * EXAMPLES).round().long().tolist())
-        return super().forward(x)
+class Watched(Watcher):
+    examples = EXAMPLES
 
 
 class Lines(IterableDataset):

@@ -285,14 +285,38 @@ def test_a_model_is_itself_again_whatever_happens_in_the_block():
     assert str(rng_state()) == streams and all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit")  # the kind of warning depends on torch's version
-def test_a_scripted_model_trains():
+OF_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:`torch.jit")  # the kind of warning depends on torch's version
+
+
+def normed() -> nn.Module:
     torch.manual_seed(0)
-    model = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 5)))
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 5))
+
+
+@OF_TORCHSCRIPT
+def test_a_scripted_model_trains_as_the_module_it_was_made_of():
     data = WholeBatch(DATA.x.float(), DATA.y)
-    before = evaluate(model, data).loss
-    train(model, data, None, config(steps=20), peak_flops=1e12)
-    assert evaluate(model, data).loss < before
+    scripted, plain = torch.jit.script(normed()), normed()
+    for model in (scripted, plain):
+        train(model, data, None, config(steps=20), peak_flops=1e12)
+    assert evaluate(scripted, data).loss == pytest.approx(evaluate(plain, data).loss, rel=1e-5)
+    assert evaluate(plain, data).loss < 0.9 * evaluate(normed(), data).loss
+
+
+@OF_TORCHSCRIPT
+def test_what_torchscript_cannot_do_is_refused_by_its_name():
+    data = WholeBatch(DATA.x.float(), DATA.y)
+    with pytest.raises(
+        ValueError, match=r"the model is traced, .* pass the module that was traced, and trace it after"
+    ):
+        train(torch.jit.trace(normed().eval(), data.x), data, None, config(steps=2))
+    averaged = config(steps=20, ema=0.9)
+    with pytest.raises(ValueError, match=r"ema is 0\.9, .* pass the module that was scripted, and script it after"):
+        train(torch.jit.script(normed()), data, None, averaged)
+    model = normed()
+    average = train(model, data, None, averaged).ema
+    for form in (torch.jit.script(average), torch.jit.trace(average.eval(), data.x)):
+        torch.testing.assert_close(form(data.x), average(data.x))
 
 
 # ---- on two ranks ----------------------------------------------------------------------------------------------------

@@ -257,7 +257,8 @@ def require_finite(state: State) -> None:
             f"{state.scheduler.base_lrs[0]:.3g}, weight_decay {state.config.weight_decay:.3g}). Lower them and start a new "
             "run: what was saved before is finite, and may be large already"
         )
-    bad = [name for name in state.finite_buffers if not all_finite([state.model.get_buffer(name)])]
+    buffers = dict(state.model.named_buffers())  # not get_buffer, which scripted modules lack
+    bad = [name for name in state.finite_buffers if not all_finite([buffers[name]])]
     if bad := state.ranks.of_first(bad):
         raise FloatingPointError(
             f"the buffer {bad[0]} is not finite after step {state.step}, though every update was: look for inputs or "

@@ -75,6 +75,11 @@ def check_arguments(
         if type(number) not in (int, float) or not 0 <= number < math.inf:
             raise ValueError(f"{name} is {number!r}: it must be a finite number, at least 0")
     check_wrapped(model)
+    if config.ema and isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            f"ema is {config.ema}, and the model is scripted, so that copy.deepcopy, by which an average begins, does not "
+            "copy its weights: pass the module that was scripted, and script it after training"
+        )
     check_values(model)
     sparse = [name for name, module in model.named_modules() if getattr(module, "sparse", False) is True]
     if sparse:
@@ -115,6 +120,11 @@ def check_wrapped(model: nn.Module) -> None:
         raise ValueError(
             f"the model is wrapped in {type(model).__name__}, which renames its weights: pass model.module; on several "
             "GPUs start this script by torchrun --standalone --nproc-per-node=n, and train does the rest"
+        )
+    if isinstance(model, torch.jit.TopLevelTracedModule):
+        raise ValueError(
+            "the model is traced, and a trace keeps the one mode, train or eval, that it was made in: pass the module that "
+            "was traced, and trace it after training"
         )
     if hasattr(model, "_orig_mod"):
         raise ValueError(

@@ -98,6 +98,8 @@ WRONG = [
     ("return -4 * B * T * V", ["yours is ours with the other sign"]),
     ("return 4 * V", ["yours is ours divided by B·T"]),
     ("return 4 * B * T * V * T", ["yours is T times ours"]),
+    ("return 4 * B * T * V + 1000 * B * T", ["yours is 0.5 % more than ours"]),  # and not 1 times ours
+    ("return 4 * B * T * V + B", ["yours is a little more than ours"]),
     ("return 4 * B * T * V - 10", ["yours is 10 less than ours in each case"]),
     ("return 1_646_821_376", ["Yours is right in 1 of 2 cases", "with   B=3, T=7, V=11", "ours   924"]),
     ("return 4.0 * B * T * V", ["the value is right, but it is a float"]),

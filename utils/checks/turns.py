@@ -318,7 +318,9 @@ def _difference_in_words(yours: list, ours: list) -> str:
 
 
 def _roughly(ratio: float) -> str:
-    """A number of times; in percent where that would read "1 times ours"."""
-    if f"{ratio:,.3g}" == "1":
-        return f"{100 * abs(ratio - 1):.2g} % {'more' if ratio > 1 else 'less'} than ours"
-    return f"{ratio:,.3g} times ours"
+    """A number of times; by how much it is more or less where that would read "1 times ours"."""
+    if f"{ratio:,.3g}" != "1":
+        return f"{ratio:,.3g} times ours"
+    percent = 100 * abs(ratio - 1)
+    far = f"{percent:.2g} %" if percent >= 0.01 else "a little"
+    return f"{far} {'more' if ratio > 1 else 'less'} than ours"

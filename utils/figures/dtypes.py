@@ -154,9 +154,7 @@ def number_line(numbers: list[float], steps: list[tuple[float, float, float]]) -
         rounding = {"arrowstyle": "->", "color": RED, "linewidth": 1.8, "linestyle": "--", **arrow}
         axes.annotate("", (stored, low), (end, low), arrowprops=rounding)
         axes.text(start + 0.06 * (numbers[-1] - numbers[0]), high, f"step {end - start:+.3g}", va="center", fontsize=9)
-        axes.text(
-            start + 0.06 * (numbers[-1] - numbers[0]), low, f"stored {stored:.6g}", va="center", fontsize=9, color=RED
-        )
+        axes.text(start + 0.06 * (numbers[-1] - numbers[0]), low, f"stored {stored:.6g}", va="center", fontsize=9)
     room = numbers[-1] - numbers[0]
     axes.set(xlim=(numbers[0] - 0.12 * room, numbers[-1] + 0.3 * room), ylim=(-0.9, len(steps) + 0.3))
     axes.set_axis_off()
@@ -188,7 +186,7 @@ def descent_on_curves(
         axes.plot(
             [], [], sign, markersize=8, markerfacecolor="white", markeredgecolor=GREY, label=f"{name}: steps taken"
         )
-    axes.set(xlabel="percent", ylabel="loss", xlim=(0, 103), ylim=(0, None))
+    axes.set(xlabel="percent of the steps, or of the descent", ylabel="loss", xlim=(0, 103), ylim=(0, None))
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     return fig
 

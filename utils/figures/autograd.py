@@ -214,7 +214,7 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
     depth = layers_of(len(boxes), edges)
     height = _rows(depth, edges)
     inner = {start for start, _ in edges}
-    figure, axes = new_figure(max(5.0, 1.5 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
+    figure, axes = new_figure(max(5.0, 1.8 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
     spots = [(1.6 * layer, row) for layer, row in zip(depth, height, strict=True)]
     for start, end in sorted(set(edges)):
         bend = "arc3,rad=0.18" if depth[end] > depth[start] + 1 else "arc3"

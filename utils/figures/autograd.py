@@ -218,7 +218,13 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
     spots = [(1.6 * layer, row) for layer, row in zip(depth, height, strict=True)]
     for start, end in sorted(set(edges)):
         bend = "arc3,rad=0.18" if depth[end] > depth[start] + 1 else "arc3"
-        arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 28, "shrinkB": 28, "connectionstyle": bend}
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": GREY,
+            "shrinkA": 28,
+            "shrinkB": max(28, 4 * len(boxes[end])),
+            "connectionstyle": bend,
+        }
         axes.annotate("", spots[end], spots[start], arrowprops=arrow)
         if edges.count((start, end)) > 1:
             middle = [(a + b) / 2 for a, b in zip(spots[start], spots[end], strict=True)]

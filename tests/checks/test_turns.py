@@ -291,9 +291,9 @@ def answer(scores):
 
 @pytest.mark.parametrize("cut_off", ["scores.detach().exp().sum()", "torch.tensor(scores.exp().sum().item())"])
 def test_a_tensor_through_which_no_gradient_flows_is_not_ours(cut_off, capsys):
-    lines, is_used = taken(LOSS, f"def answer(scores):\n    return {cut_off}", capsys)
+    lines, is_used = taken(LOSS, body(f"return {cut_off}", "scores"), capsys)
     assert not is_used and any("no gradient can flow back" in line for line in lines)
-    assert taken(LOSS, "def answer(scores):\n    return torch.exp(scores).sum()", capsys)[1]
+    assert taken(LOSS, body("return torch.exp(scores).sum()", "scores"), capsys)[1]
 
 
 def test_whose_tells_the_students_functions_from_ours(capsys):
@@ -307,6 +307,6 @@ def test_whose_tells_the_students_functions_from_ours(capsys):
     ):
         names = {"__name__": "__main__"}
         execute("above", LOSS, names)
-        execute("yours", f"@your_turn\ndef answer(scores):\n    {yours}", names)
+        execute("yours", body(yours, "scores"), names)
         assert whose(names["answer"], other) == words
     assert whose(names["answer"]) == "ours: answer"

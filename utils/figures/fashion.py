@@ -52,7 +52,7 @@ def confusion(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
 def chances(images: np.ndarray, chances: np.ndarray, labels: list[int], names: tuple[str, ...]) -> Figure:
     """Images (n, H, W) in a row, below each the probability (n, K) of every kind as a bar; that of its label is green."""
     fig, axes = new_figure(7.0, 4.4, nrows=2, ncols=len(images), squeeze=False, height_ratios=(1, 1.6))
-    for panel, bars, image, given, label in zip(*axes, images, chances, labels, strict=True):
+    for panel, bars, image, given, label in zip(*axes, images, np.asarray(chances), np.asarray(labels), strict=True):
         panel.imshow(image, cmap="gray")
         _hide_axes(panel)
         panel.set_title(names[label], loc="center", fontsize=9)
@@ -68,6 +68,7 @@ def chances(images: np.ndarray, chances: np.ndarray, labels: list[int], names: t
 def weights_as_pictures(before: np.ndarray, after: np.ndarray) -> Figure:
     """Rows of weights (n, H, W) before and after training, one scale for all: blue is below 0 and red above, 0 is white."""
     fig, axes = new_figure(8.4, 2.1, nrows=2, ncols=len(before), squeeze=False)
+    before, after = np.asarray(before), np.asarray(after)
     most = np.quantile(np.abs(after), 0.99)
     for row, name, images in zip(axes, ("before", "after"), (before, after), strict=True):
         for panel, image in zip(row, images, strict=True):

@@ -4,9 +4,9 @@
     python tests/sweep_optimizers.py classifier          # 0.2 s a run
     python tests/sweep_optimizers.py steps               # 5 minutes: the loss and the gradient's norm, step by step
 
-Each run is kept in tests/measured/optimizers.json as soon as it is done, with the machine, the versions and the day; the
-last ones, of the GPT too, in optimizer_steps.json. Those that are there are not made again. The GPT, its batches and its validation are those of the student's program after lecture
-05, the classifier that of start_here: 784-64-10, its first 10,000 pictures, batches of 50.
+Each run is kept in tests/measured/optimizers.json as soon as it is done, with the machine, the versions and the day; those
+of `steps` in optimizer_steps.json. Runs that are there are not made again. The GPT, its batches and its validation are
+those of the student's program after lecture 05, the classifier that of start_here: 784-64-10 on 10,000 pictures by 50.
 """
 
 import argparse
@@ -193,6 +193,22 @@ def runs_of_gpt() -> Iterator[Run]:
     }
     for optimizer, rates in with_schedule.items():
         yield from (Run("gpt", optimizer, lr, cosine=True, warmup=40) for lr in rates)
+    yield from runs_of_ledger(whole)
+
+
+def runs_of_ledger(whole: dict) -> Iterator[Run]:
+    """Each of the program's changes taken back at lower rates, which a program without it may bear better."""
+    taken_back = {
+        "warmup": (0, (1e-3, 2e-3, 3e-3, 5e-3)),
+        "clip": (0.0, (2e-3, 3e-3, 5e-3)),
+        "cosine": (False, (3e-3, 5e-3)),
+    }
+    for seed in range(3):
+        yield Run("gpt", "SGD", 0.1, seed)
+        yield from (Run("gpt", "Adam", lr, seed) for lr in (1e-3, 2e-3, 3e-3, 5e-3))
+        yield from (Run("gpt", "AdamW", lr, seed, **whole) for lr in (2e-3, 5e-3))
+        for change, (without, rates) in taken_back.items():
+            yield from (Run("gpt", "AdamW", lr, seed, **whole | {change: without}) for lr in rates)
 
 
 def runs_of_steps() -> Iterator[Run]:
@@ -270,7 +286,9 @@ def main() -> None:
         kept["runs"].append(
             {"run": asdict(run), "machine": kept["machines"].index(here), "seconds": seconds, **numbers}
         )
-        told = " ".join(f"{name} {value if isinstance(value, float) else max(value)}" for name, value in numbers.items())
+        told = " ".join(
+            f"{name} {value if isinstance(value, float) else max(value)}" for name, value in numbers.items()
+        )
         print(f"{run} {told} {seconds} s", flush=True)
         write_text(store, as_lines(kept))
 

@@ -128,7 +128,9 @@ def test_run_losses_draw_the_level_with_its_name():
 
 
 def test_norms_draw_each_seed_and_mark_the_longest_of_the_first():
-    figure = figures.norms({"one": {"a": [[1.0, 9.0], [2.0, 3.0]], "b": [[5.0, 4.0]]}, "two": {"a": [[1.0, 1.5]], "b": [[2.0]]}})
+    figure = figures.norms(
+        {"one": {"a": [[1.0, 9.0], [2.0, 3.0]], "b": [[5.0, 4.0]]}, "two": {"a": [[1.0, 1.5]], "b": [[2.0]]}}
+    )
     drawn = [list(line.get_ydata()) for line in figure.axes[0].lines]
     assert drawn == [[2, 3], [1, 9], [5, 4]] and legend(figure) == ["a", "b"]
     assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("9.0", (1, 9.0)), ("5.0", (0, 5.0))]

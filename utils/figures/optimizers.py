@@ -160,7 +160,7 @@ def run_losses(losses: dict[str, list[list[float]]], window: int, level: tuple[s
     draw_runs(axes, losses, window)
     name, height = level
     axes.axhline(height, color=BLACK, linewidth=1, linestyle=":")
-    axes.annotate(name, (0.99, height), xycoords=("axes fraction", "data"), ha="right", xytext=(0, 4), **OFFSET)
+    axes.annotate(name, (0.02, height), xycoords=("axes fraction", "data"), xytext=(0, -12), fontsize=9, **OFFSET)
     axes.grid(color=PALE)
     axes.legend(loc="upper right", fontsize=9)
     _plain_numbers(axes)

@@ -74,11 +74,3 @@ def test_chances_show_each_probability_and_mark_the_label():
     for axes in bars:
         (label,) = {patch.get_facecolor() for patch in axes.patches[1:]}
         assert label != axes.patches[0].get_facecolor()
-
-
-def test_weights_share_one_scale_with_white_at_0():
-    before, after = np.zeros((2, 2, 2)), np.array([[[1.0, -1], [0, 0]], [[0.5, 0], [0, -2]]])
-    figure = figures.weights_as_pictures(before, after)
-    shown = [axes.images[0] for axes in figure.axes]
-    assert [image.get_array().tolist() for image in shown] == [*before.tolist(), *after.tolist()]
-    assert len({image.get_clim() for image in shown}) == 1 and sum(shown[0].get_clim()) == 0

@@ -65,20 +65,6 @@ def chances(images: np.ndarray, chances: np.ndarray, labels: list[int], names: t
     return fig
 
 
-def weights_as_pictures(before: np.ndarray, after: np.ndarray) -> Figure:
-    """Rows of weights (n, H, W) before and after training, one scale for all: blue is below 0 and red above, 0 is white."""
-    fig, axes = new_figure(8.4, 2.1, nrows=2, ncols=len(before), squeeze=False)
-    before, after = np.asarray(before), np.asarray(after)
-    most = np.quantile(np.abs(after), 0.99)
-    for row, name, images in zip(axes, ("before", "after"), (before, after), strict=True):
-        for panel, image in zip(row, images, strict=True):
-            panel.imshow(image, cmap="RdBu_r", vmin=-most, vmax=most)
-            panel.set(xticks=[], yticks=[])
-            panel.spines[:].set_visible(False)
-        row[0].set_ylabel(name, fontsize=9)
-    return fig
-
-
 def mistakes(images: np.ndarray, captions: list[str]) -> Figure:
     """Images (n, H, W) in rows of six, a caption under each."""
     rows = -(-len(images) // 6)

@@ -132,8 +132,9 @@ def what_binds(
         if place == 0:
             axes.vlines(at, 0, size, color=BLACK, linestyle=":", linewidth=1)  # down to the axis
         axes.plot(at, size, "o", color=BLACK, markersize=6, zorder=3)
-        below = {"xytext": (8, -4), "textcoords": "offset points", "va": "top"}
-        axes.annotate(f"{at:g} days: {size:.3g}B", (at, size), **below, **ON_WHITE)
+        above = place == 0 and bool(others)  # the other curves lie below
+        beside = {"xytext": (-8, 4), "ha": "right", "va": "bottom"} if above else {"xytext": (8, -4), "va": "top"}
+        axes.annotate(f"{at:g} days: {size:.3g}B", (at, size), textcoords="offset points", **beside, **ON_WHITE)
     axes.set(xscale="log", yscale="log", xlabel="days of the run", ylabel="parameters, billions")
     lowest = min(*by_compute, *(n / 1e9 for n in by_memory.values()), *(curve.min() for curve in others.values()))
     axes.set(xlim=(days[0], days[-1]), ylim=(0.8 * lowest, None))

@@ -61,7 +61,7 @@ def test_days_fall_with_the_mfu():
     figure = figures.days_by_mfu({"run": 72.0}, {"half": (0.5, 144.0)})
     curve = figure.axes[0].lines[0]
     assert np.allclose(curve.get_xdata() * curve.get_ydata(), 72)
-    assert "half: 0.5, 144.0 days" in written(figure)
+    assert "half: 144 days" in written(figure)
 
 
 def test_what_binds_draws_the_curve_and_labels_each_memory():
@@ -79,6 +79,15 @@ def test_what_binds_marks_a_number_of_days_on_the_curve():
     assert (dot.get_marker(), dot.get_xdata()[0]) == ("o", 16)
     assert dot.get_ydata()[0] == pytest.approx(12)
     assert "16 days: 12B" in written(figure)
+
+
+def test_what_binds_draws_a_second_curve_and_marks_it_too():
+    days = np.geomspace(1, 10_000, 100)
+    curves = 3e9 * np.sqrt(days), 1e9 * np.sqrt(days)
+    figure = figures.what_binds(days, curves[0], {"alone": 5e9}, at=16, also={"slower": curves[1]})
+    assert np.allclose(figure.axes[0].lines[1].get_ydata(), curves[1] / 1e9)
+    assert "16 days: 12B" in written(figure) and "16 days: 4B" in written(figure)
+    assert figure.axes[0].get_ylim()[0] < 1
 
 
 def test_a_parameter_s_bytes_lie_side_by_side():

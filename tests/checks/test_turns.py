@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers.notebook_shell import notebook_shell
 
-from utils.checks import ours, settle, your_turn
+from utils.checks import ours, settle, whose, your_turn
 from utils.checks.alike import difference
 from utils.checks.turns import RIGHT, UNWRITTEN, is_unwritten
 from utils.course.mutation.fork_runner import execute
@@ -98,6 +98,8 @@ WRONG = [
     ("return -4 * B * T * V", ["yours is ours with the other sign"]),
     ("return 4 * V", ["yours is ours divided by B·T"]),
     ("return 4 * B * T * V * T", ["yours is T times ours"]),
+    ("return 4 * B * T * V + 1000 * B * T", ["yours is 0.5 % more than ours"]),  # and not 1 times ours
+    ("return 4 * B * T * V + B", ["yours is a little more than ours"]),
     ("return 4 * B * T * V - 10", ["yours is 10 less than ours in each case"]),
     ("return 1_646_821_376", ["Yours is right in 1 of 2 cases", "with   B=3, T=7, V=11", "ours   924"]),
     ("return 4.0 * B * T * V", ["the value is right, but it is a float"]),
@@ -277,3 +279,36 @@ def test_a_guess_is_told_how_close_it_came(guess, measured, said, capsys):
 def test_a_guess_may_be_a_choice(guess, said, capsys):
     settle(guess, "b")
     assert capsys.readouterr().out == said + "\n"
+
+
+LOSS = """\
+import torch
+from utils.checks import ours, whose, your_turn
+
+@ours(cases=lambda seed: {"scores": torch.randn(3, requires_grad=True)})
+def answer(scores):
+    return scores.exp().sum()
+"""
+
+
+@pytest.mark.parametrize("cut_off", ["scores.detach().exp().sum()", "torch.tensor(scores.exp().sum().item())"])
+def test_a_tensor_through_which_no_gradient_flows_is_not_ours(cut_off, capsys):
+    lines, is_used = taken(LOSS, body(f"return {cut_off}", "scores"), capsys)
+    assert not is_used and any("no gradient can flow back" in line for line in lines)
+    assert taken(LOSS, body("return torch.exp(scores).sum()", "scores"), capsys)[1]
+
+
+def test_whose_tells_the_students_functions_from_ours(capsys):
+    def other():
+        pass
+
+    for yours, words in (
+        ("return scores.exp().sum()", "yours: answer, other"),
+        ("return 1", "yours: other · ours: answer"),
+        ("...", "yours: other · ours: answer"),
+    ):
+        names = {"__name__": "__main__"}
+        execute("above", LOSS, names)
+        execute("yours", body(yours, "scores"), names)
+        assert whose(names["answer"], other) == words
+    assert whose(names["answer"]) == "ours: answer"

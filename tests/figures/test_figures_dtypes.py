@@ -83,13 +83,24 @@ def test_windows_count_what_survives():
     assert (normal.get_x(), subnormal.get_x(), subnormal.get_x() + subnormal.get_width()) == (-6, -9, -6)
 
 
-def test_lost_steps_draw_a_line_for_each_format_and_label_its_rates():
-    lost = {("a", 0.1): 10.0, ("b", 0.1): 1.0, ("a", 0.01): 60.0, ("b", 0.01): 12.0}
-    figure = figures.lost_steps(lost, {key: value / 100 for key, value in lost.items()})
-    _, a, b = figure.axes[0].lines
-    assert (list(a.get_xdata()), list(a.get_ydata())) == ([10, 60], [0.1, 0.6])
-    assert list(b.get_xdata()) == [1, 12] and legend(figure) == ["a", "b"]
-    assert texts(figure) == ["0.1", "0.01"] * 2
+def test_number_line_names_numbers_midpoints_and_what_becomes_of_each_step():
+    figure = figures.number_line([0.0, 2.0, 4.0], [(4.0, 3.5, 4.0), (4.0, 2.5, 2.0)])
+    named = ["0", "2", "4", "midpoint\n1", "midpoint\n3"]
+    drawn = [text for text in texts(figure) if text]  # an arrow is an annotation without a text
+    assert drawn == [*named, "step -1.5", "stored 2", "step -0.5", "stored 4"]
+    arrows = [(note.xyann, note.xy) for note in figure.axes[0].texts if not note.get_text()]
+    assert [(start[0], end[0]) for start, end in arrows] == [(4, 2.5), (2.5, 2), (4, 3.5), (3.5, 4)]
+
+
+def test_descent_on_curves_places_each_run_at_its_share_of_the_steps_and_of_the_descent():
+    ends = {("a", 0.1): (0.25, 0.75, 1.5), ("b", 0.1): (0.5, 1.0, 1.0)}
+    figure = figures.descent_on_curves({0.1: np.array([4.0, 2.0, 1.0, 1.0])}, ends, window=2)
+    curve, *others = [line for line in figure.axes[0].lines if len(line.get_xdata())]
+    assert (list(curve.get_xdata()), list(curve.get_ydata())) == ([50, 75, 100], [3, 1.5, 1])
+    signs = [(line.get_xdata()[0], line.get_ydata()[0]) for line in others if len(line.get_xdata()) == 1]
+    assert signs == [(25, 1.5), (75, 1.5), (50, 1), (100, 1)]
+    both = [f"{name}: {what}" for name in "ab" for what in ("descent that arrives", "steps taken")]
+    assert legend(figure) == ["fp32 at 0.1", *both]
 
 
 def test_loss_curves_draw_the_mean_of_each_window_for_each_seed():

@@ -63,3 +63,22 @@ def test_accuracies_draw_95_percent_of_the_binomial():
     (axes,) = figures.accuracies({"a": [0.5]}, images=10_000).axes
     (whisker,) = axes.collections[0].get_segments()
     assert whisker[:, 0] == pytest.approx([100 * (0.5 - 1.96 * 0.005), 100 * (0.5 + 1.96 * 0.005)])
+
+
+def test_chances_show_each_probability_and_mark_the_label():
+    chances = np.array([[0.7, 0.3], [0.1, 0.9]])
+    figure = figures.chances(np.zeros((2, 3, 3)), chances, [1, 1], ("one", "two"))
+    panels, bars = figure.axes[:2], figure.axes[2:]
+    assert [panel.get_title() for panel in panels] == ["two", "two"]
+    assert [[patch.get_width() for patch in axes.patches] for axes in bars] == chances.tolist()
+    for axes in bars:
+        (label,) = {patch.get_facecolor() for patch in axes.patches[1:]}
+        assert label != axes.patches[0].get_facecolor()
+
+
+def test_weights_share_one_scale_with_white_at_0():
+    before, after = np.zeros((2, 2, 2)), np.array([[[1.0, -1], [0, 0]], [[0.5, 0], [0, -2]]])
+    figure = figures.weights_as_pictures(before, after)
+    shown = [axes.images[0] for axes in figure.axes]
+    assert [image.get_array().tolist() for image in shown] == [*before.tolist(), *after.tolist()]
+    assert len({image.get_clim() for image in shown}) == 1 and sum(shown[0].get_clim()) == 0

@@ -51,16 +51,16 @@ def test_the_timeline_holds_launches_kernels_and_what_the_clock_reads():
     assert figure.axes[0].get_xlim()[1] > 75
 
 
-def test_overhead_and_work_add_up_to_the_line_beside_the_dots():
-    figure = figures.overhead_and_work({1: 2.1e-4, 100: 5e-4}, overhead=2e-4, for_one=3e-6)
+def test_once_and_each_add_up_to_the_line_beside_the_dots():
+    figure = figures.once_and_each({1: 2.1e-4, 100: 5e-4}, once=2e-4, each=3e-6)
     both, flat, work, dots = figure.axes[0].lines
     batches = np.asarray(both.get_xdata())
     assert batches[0] == 1 and batches[-1] > 100
     assert np.allclose(both.get_ydata(), 200 + 3 * batches) and np.allclose(work.get_ydata(), 3 * batches)
     assert set(flat.get_ydata()) == {200} and list(dots.get_ydata()) == pytest.approx([210, 500])
-    assert legend(figure) == ["overhead + work", "overhead: 200 µs", "work: 3 µs for a picture", "timed"]
+    assert legend(figure) == ["once + batch · each", "once: 200 µs", "batch · each: 3 µs for a picture", "timed"]
     with pytest.raises(ValueError, match=r"seconds\[1\]"):
-        figures.overhead_and_work({1: 0.0}, overhead=2e-4, for_one=3e-6)
+        figures.once_and_each({1: 0.0}, once=2e-4, each=3e-6)
 
 
 def test_roofline_bends_at_the_ridge_and_holds_its_points():

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from helpers.figure_text import legend, texts
@@ -133,8 +134,19 @@ def test_change_by_layer_draws_a_line_for_each_step():
     assert legend(figure) == ["step 10", "step 10", "step 20"] and he.get_yscale() == "log"
 
 
-def test_loss_and_part_draws_both_and_the_levels():
-    figure = figures.loss_and_part({"slow": ([4, 3.3], [0.8, 0.1])}, {"a guess": 4.2, "letters": 3.3})
-    left, right = figure.axes
-    assert [list(line.get_ydata()) for line in left.lines] == [[4, 3.3], [4.2, 4.2], [3.3, 3.3]]
-    assert list(right.lines[0].get_ydata()) == [0.8, 0.1] and texts(figure) == ["a guess", "letters"]
+def test_loss_and_signal_draws_both_and_the_levels():
+    runs = {"slow": ([4, 3.3], [0.8, 0.1]), "fast": ([4, 3.0, 2.0], {0: 0.5, 2: 0.9}, "more")}
+    left, right = figures.loss_and_signal(runs, {"a guess": 4.2, "letters": 3.3}, "signal").axes
+    assert [list(line.get_ydata()) for line in left.lines] == [[4, 3.3], [4, 3, 2], [4.2, 4.2], [3.3, 3.3]]
+    assert [list(line.get_xdata()) for line in right.lines] == [[0, 1], [0, 2]]
+    assert list(right.lines[1].get_ydata()) == [0.5, 0.9] and right.get_ylabel() == "signal"
+    assert [text.get_text() for text in left.texts] == ["a guess", "letters"] and left.get_ylim()[0] < 2
+    logarithmic = figures.loss_and_signal(runs, {"a guess": 4.2}, "signal", logarithmic=True)
+    assert logarithmic.axes[1].get_yscale() == "log"
+
+
+def test_learned_shares_draws_the_first_letters():
+    figure = figures.learned_shares({"one": np.eye(4), "two": np.ones((4, 4))}, ["a", " ", "\n", "b"], first=3)
+    assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == ["one", "two"]
+    assert np.array_equal(figure.axes[0].images[0].get_array(), np.eye(3))
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["a", "␣", "↵"]

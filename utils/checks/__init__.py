@@ -29,4 +29,4 @@ from utils.checks.parts import (
     statistics_ignore,
     weights_are_tied,
 )
-from utils.checks.turns import ours, settle, your_turn
+from utils.checks.turns import ours, settle, whose, your_turn

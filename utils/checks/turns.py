@@ -84,7 +84,7 @@ class Turn:
             return None if same else Difference("", *(each.raised or each.returned for each in (yours, ours)))
         # A function that returns nothing is there for what it changes: what another one returns beside that does no harm.
         found = None if ours.returned is None else difference(yours.returned, ours.returned, self.tolerance)
-        if found:
+        if found := found or _without_record(yours.returned, ours.returned):
             return found
         return next((each for name in ours.arguments if (each := self._changed(name, yours, ours))), None)
 
@@ -172,6 +172,15 @@ def settle(guess: object, measured: object, unit: str = "") -> None:
         print(f"{'✓' if far <= CLOSE else '✗'} you guessed {in_words(guess)}: it is {value} ({_of_it(words)})")
 
 
+def whose(*functions: Callable) -> str:
+    """Which of the functions of some turns are the student's, and for which of them ours stand in."""
+    theirs = {
+        function: function is not getattr(getattr(function, "turn", None), "function", None) for function in functions
+    }
+    names = [[each.__name__ for each in functions if theirs[each] == wanted] for wanted in (True, False)]
+    return " · ".join(f"{whom}: {', '.join(some)}" for whom, some in zip(("yours", "ours"), names, strict=True) if some)
+
+
 def _of_it(words: str) -> str:
     return f"your guess is {words.replace('ours', 'it')}" if "ours" in words else words
 
@@ -211,6 +220,13 @@ def _of_gradients(yours: object, ours: object, tolerance: float, name: str) -> D
         if getattr(other, "is_leaf", False)
     )
     return next((each for each in found if each), None)
+
+
+def _without_record(yours: object, ours: object) -> Difference | None:
+    """That a gradient flows back through our tensor, and none through the student's, whose numbers are the same."""
+    if isinstance(ours, torch.Tensor) and ours.requires_grad and not yours.requires_grad:
+        return Difference("", yours, ours, "the number is right, but no gradient can flow back through it")
+    return None
 
 
 # Saying what is wrong
@@ -318,4 +334,9 @@ def _difference_in_words(yours: list, ours: list) -> str:
 
 
 def _roughly(ratio: float) -> str:
-    return f"{ratio:,.3g} times ours"
+    """A number of times; by how much it is more or less where that would read "1 times ours"."""
+    if f"{ratio:,.3g}" != "1":
+        return f"{ratio:,.3g} times ours"
+    percent = 100 * abs(ratio - 1)
+    far = f"{percent:.2g} %" if percent >= 0.01 else "a little"
+    return f"{far} {'more' if ratio > 1 else 'less'} than ours"

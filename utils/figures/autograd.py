@@ -214,11 +214,17 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
     depth = layers_of(len(boxes), edges)
     height = _rows(depth, edges)
     inner = {start for start, _ in edges}
-    figure, axes = new_figure(max(5.0, 1.5 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
+    figure, axes = new_figure(max(5.0, 1.8 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
     spots = [(1.6 * layer, row) for layer, row in zip(depth, height, strict=True)]
     for start, end in sorted(set(edges)):
         bend = "arc3,rad=0.18" if depth[end] > depth[start] + 1 else "arc3"
-        arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 28, "shrinkB": 28, "connectionstyle": bend}
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": GREY,
+            "shrinkA": 28,
+            "shrinkB": max(28, 4 * len(boxes[end])),
+            "connectionstyle": bend,
+        }
         axes.annotate("", spots[end], spots[start], arrowprops=arrow)
         if edges.count((start, end)) > 1:
             middle = [(a + b) / 2 for a, b in zip(spots[start], spots[end], strict=True)]

@@ -1,9 +1,9 @@
-"""Pictures of gradient descent for a first reader: the slope of a loss, and what one step does to it."""
+"""Pictures of gradient descent for a first reader: a slope, one step, and the losses of a run."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLUE, GREEN, GREY, RED, new_figure, plate
+from utils.figures.style import BLUE, GREEN, GREY, RED, SKY, new_figure, plate
 
 
 def slope_at_a_point(values, losses, here: float, loss: float, slope: float) -> Figure:
@@ -45,5 +45,45 @@ def one_step(rates, losses, slope: float, marked: dict[float, str]) -> Figure:
         axes.plot([rate], [loss], "o", color=BLUE)
         axes.annotate(words, (rate, loss), (6, 8), textcoords="offset points", fontsize=9, bbox=plate())
     axes.set(xlabel="learning rate of the step", ylabel="loss")
+    axes.legend()
+    return fig
+
+
+def losses_of_a_run(losses, steps: int, knows_nothing: float) -> Figure:
+    """The loss of each step as a dot, its mean over each epoch of `steps` as a line, and the loss of pure guessing."""
+    fig, axes = new_figure(7.0, 3.2)
+    losses = np.asarray(losses)
+    axes.plot(np.arange(len(losses)), losses, ".", color=SKY, markersize=3, label="the batch of a step")
+    for epoch, start in enumerate(range(0, len(losses), steps)):
+        part = losses[start : start + steps]
+        ends, height = (start, start + len(part)), [part.mean()] * 2
+        axes.plot(ends, height, color=BLUE, linewidth=2.2, label=None if epoch else "the mean of an epoch")
+    axes.axhline(knows_nothing, color=RED, linestyle="--", linewidth=1.2)
+    axes.text(
+        len(losses),
+        knows_nothing,
+        f"a model that knows nothing: {knows_nothing:.2f}",
+        ha="right",
+        va="bottom",
+        fontsize=9,
+    )
+    axes.set(xlabel="step", ylabel="loss", ylim=(0, 1.15 * max(losses.max(), knows_nothing)))
+    axes.set_xticks(range(0, len(losses) + 1, steps))
+    axes.legend(markerscale=3)
+    return fig
+
+
+def path_of_the_loss(path, losses) -> Figure:
+    """The loss of all pictures after each step (n + 1,), red where a step raised it, and of each step's own batch (n,)."""
+    fig, axes = new_figure(7.0, 3.4)
+    path, at = np.asarray(path), np.arange(len(path))
+    rises = path[1:] > path[:-1]
+    axes.plot(at[1:] - 1, losses, ".", color=GREY, markersize=3, alpha=0.6, label="its own batch, before the step")
+    for which, colour, name in ((~rises, BLUE, "the step lowered it"), (rises, RED, "the step raised it")):
+        gaps = np.full(which.sum(), np.nan)
+        x = np.stack([at[:-1][which], at[1:][which], gaps], axis=1).ravel()
+        y = np.stack([path[:-1][which], path[1:][which], gaps], axis=1).ravel()
+        axes.plot(x, y, color=colour, linewidth=1.8, label=f"all pictures: {name}")
+    axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
     axes.legend()
     return fig

@@ -1,12 +1,14 @@
 """Pictures of number formats: their bits, ranges, spacing, and what rounding does over many updates."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, YELLOW, new_figure
+from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure
 
-FIELD_COLOURS = {"sign": RED, "exponent": YELLOW, "mantissa": SKY, "ignored": PALE}
+FIELD_COLOURS = {"sign": ORANGE, "exponent": SKY, "mantissa": GREEN, "ignored": PALE}  # as the calculator has them
 LINE_COLOURS = (BLACK, ORANGE, BLUE, GREEN, PURPLE)
 DIM = "#595959"  # text of less weight, dark enough to be read
 
@@ -121,24 +123,71 @@ def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
     return fig
 
 
-def lost_steps(lost: dict[tuple[str, float], float], above: dict[tuple[str, float], float]) -> Figure:
-    """How far a run's loss ends above fp32's, over the percentage of its steps that are lost; a line for each format.
+def number_line(numbers: list[float], steps: list[tuple[float, float, float]]) -> Figure:
+    """Neighbouring numbers of a format, the midpoints between them, and where steps lead.
 
-    Both by (format, learning rate); each point is labelled with its rate.
+    steps: (start, where the step ends, what is stored) each. One row for each: the step, and below it the rounding, dashed.
     """
-    fig, axes = new_figure(6.8, 3.4)
-    axes.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
-    names = list(dict.fromkeys(name for name, _ in lost))
-    for name, colour, dash, marker, height in zip(names, (RED, BLUE), ("-", "--"), MARKERS, (6, -13), strict=False):
-        rates = [rate for each, rate in lost if each == name]
-        across, up = [lost[name, rate] for rate in rates], [above[name, rate] for rate in rates]
-        axes.plot(across, up, color=colour, linestyle=dash, marker=marker, linewidth=1.8, label=name)
-        # One format's labels stand above its points, the other's below.
-        for rate, right, high in zip(rates, across, up, strict=True):
-            axes.annotate(f"{rate:g}", (right, high), (0, height), textcoords="offset points", ha="right", fontsize=8)
-    axes.set(xlabel="steps that are lost, in percent", ylabel="loss above fp32's", xlim=(-6, 100))
-    axes.margins(y=0.15)
-    axes.legend(loc="upper left", title="at each rate")
+    fig, axes = new_figure(7.6, 0.75 * len(steps) + 1.1)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(numbers)]
+    for places, colour, name in ((numbers, BLUE, "{:.6g}"), (middles, GREY, "midpoint\n{:.6g}")):
+        axes.vlines(places, 0, len(steps) + 0.3, color=colour, linewidth=0.8, linestyle=":")
+        for place in places:
+            axes.text(
+                place,
+                -0.22,
+                name.format(place),
+                ha="center",
+                va="top",
+                fontsize=9,
+                color=colour if colour == BLUE else DIM,
+            )
+    axes.plot(numbers, [0] * len(numbers), "o", color=BLUE, markersize=8)
+    for row, (start, end, stored) in enumerate(reversed(steps)):
+        high, low = row + 0.95, row + 0.55
+        arrow = {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 12}
+        axes.annotate(
+            "", (end, high), (start, high), arrowprops={"arrowstyle": "->", "color": BLACK, "linewidth": 1.8, **arrow}
+        )
+        axes.plot([end, end], [low, high], color=RED, linewidth=1, linestyle=":")
+        rounding = {"arrowstyle": "->", "color": RED, "linewidth": 1.8, "linestyle": "--", **arrow}
+        axes.annotate("", (stored, low), (end, low), arrowprops=rounding)
+        axes.text(start + 0.06 * (numbers[-1] - numbers[0]), high, f"step {end - start:+.3g}", va="center", fontsize=9)
+        axes.text(start + 0.06 * (numbers[-1] - numbers[0]), low, f"stored {stored:.6g}", va="center", fontsize=9)
+    room = numbers[-1] - numbers[0]
+    axes.set(xlim=(numbers[0] - 0.12 * room, numbers[-1] + 0.3 * room), ylim=(-0.9, len(steps) + 0.3))
+    axes.set_axis_off()
+    return fig
+
+
+def descent_on_curves(
+    curves: dict[float, np.ndarray], ends: dict[tuple[str, float], tuple[float, float, float]], window: int
+) -> Figure:
+    """fp32's loss over the share of its steps, a line for each learning rate; on it, where other formats end.
+
+    curves: rate -> losses. ends: (format, rate) -> (share of the steps taken, share of the descent that arrives, loss). A
+    full sign stands at the share of the descent, a hollow one at the share of the steps.
+    """
+    fig, axes = new_figure(7.6, 4.0)
+    colours = dict(zip(curves, (BLUE, GREEN, BLACK), strict=False))
+    for rate, losses in curves.items():
+        means = np.convolve(losses, np.ones(window) / window, mode="valid")
+        share = 100 * np.arange(window, len(losses) + 1) / len(losses)
+        axes.plot(share, means, color=colours[rate], linewidth=1.6, label=f"fp32 at {rate:g}")
+    names = list(dict.fromkeys(name for name, _ in ends))
+    for (name, rate), (steps, descent, loss) in ends.items():
+        sign = MARKERS[names.index(name)]
+        axes.plot([100 * steps, 100 * descent], [loss, loss], color=colours[rate], linewidth=0.9, linestyle=":")
+        axes.plot(100 * steps, loss, sign, markersize=8, markerfacecolor="white", markeredgecolor=colours[rate])
+        axes.plot(100 * descent, loss, sign, markersize=8, color=colours[rate])
+    for name, sign in zip(names, MARKERS, strict=False):
+        axes.plot([], [], sign, markersize=8, color=GREY, label=f"{name}: descent that arrives")
+        axes.plot(
+            [], [], sign, markersize=8, markerfacecolor="white", markeredgecolor=GREY, label=f"{name}: steps taken"
+        )
+    axes.set(xlabel="percent of the steps, or of the descent", ylabel="loss", xlim=(0, 103), ylim=(0, None))
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     return fig
 
 

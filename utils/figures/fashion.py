@@ -49,6 +49,36 @@ def confusion(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
     return fig
 
 
+def chances(images: np.ndarray, chances: np.ndarray, labels: list[int], names: tuple[str, ...]) -> Figure:
+    """Images (n, H, W) in a row, below each the probability (n, K) of every kind as a bar; that of its label is green."""
+    fig, axes = new_figure(7.0, 4.4, nrows=2, ncols=len(images), squeeze=False, height_ratios=(1, 1.6))
+    for panel, bars, image, given, label in zip(*axes, images, np.asarray(chances), np.asarray(labels), strict=True):
+        panel.imshow(image, cmap="gray")
+        _hide_axes(panel)
+        panel.set_title(names[label], loc="center", fontsize=9)
+        bars.barh(range(len(names)), given, color=[GREEN if k == label else BLUE for k in range(len(names))])
+        for k, chance in enumerate(given):
+            if chance >= 0.01:
+                bars.text(chance, k, f" {chance:.0%}", va="center", fontsize=8)
+        bars.set(xlim=(0, 1.2), ylim=(len(names) - 0.5, -0.5), xticks=[])
+        bars.set_yticks(range(len(names)), names if bars is axes[1, 0] else [""] * len(names), fontsize=8)
+    return fig
+
+
+def weights_as_pictures(before: np.ndarray, after: np.ndarray) -> Figure:
+    """Rows of weights (n, H, W) before and after training, one scale for all: blue is below 0 and red above, 0 is white."""
+    fig, axes = new_figure(8.4, 2.1, nrows=2, ncols=len(before), squeeze=False)
+    before, after = np.asarray(before), np.asarray(after)
+    most = np.quantile(np.abs(after), 0.99)
+    for row, name, images in zip(axes, ("before", "after"), (before, after), strict=True):
+        for panel, image in zip(row, images, strict=True):
+            panel.imshow(image, cmap="RdBu_r", vmin=-most, vmax=most)
+            panel.set(xticks=[], yticks=[])
+            panel.spines[:].set_visible(False)
+        row[0].set_ylabel(name, fontsize=9)
+    return fig
+
+
 def mistakes(images: np.ndarray, captions: list[str]) -> Figure:
     """Images (n, H, W) in rows of six, a caption under each."""
     rows = -(-len(images) // 6)

@@ -124,23 +124,21 @@ def where_6nd_bends(
     return fig
 
 
-def overhead_and_work(seconds: dict[int, float], overhead: float, for_one: float) -> Figure:
-    """Time of a step against its batch, both logarithmic, over the line overhead + batch · for_one and its two parts.
+def once_and_each(seconds: dict[int, float], once: float, each: float) -> Figure:
+    """Time of a step against its batch, both logarithmic, over the line once + batch · each and its two parts.
 
-    seconds: batch -> seconds of a step, drawn as dots; overhead, for_one: in seconds. ValueError for what is not positive.
+    seconds: batch -> seconds of a step, drawn as dots; once, each: in seconds. ValueError for what is not positive.
     """
     _all_positive({f"seconds[{batch}]": value for batch, value in seconds.items()}, "time")
-    _all_positive({"overhead": overhead, "for_one": for_one, "batches": min(seconds)}, "value")
+    _all_positive({"once": once, "each": each, "batches": min(seconds)}, "value")
     fig, axes = new_figure(7.4, 3.6)
     batches = np.geomspace(min(seconds), 4 * max(seconds), 100)
-    axes.plot(batches, 1e6 * (overhead + batches * for_one), color=BLUE, linewidth=2, label="overhead + work")
-    axes.axhline(
-        1e6 * overhead, color=ORANGE, linestyle=":", linewidth=1.6, label=f"overhead: {1e6 * overhead:,.0f} µs"
-    )
-    work = f"work: {1e6 * for_one:.2g} µs for a picture"
-    axes.plot(batches, 1e6 * batches * for_one, color=GREEN, linestyle="--", linewidth=1.6, label=work)
+    axes.plot(batches, 1e6 * (once + batches * each), color=BLUE, linewidth=2, label="once + batch · each")
+    paid_once, paid_each = f"once: {1e6 * once:,.0f} µs", f"batch · each: {1e6 * each:.2g} µs for a picture"
+    axes.axhline(1e6 * once, color=ORANGE, linestyle=":", linewidth=1.6, label=paid_once)
+    axes.plot(batches, 1e6 * batches * each, color=GREEN, linestyle="--", linewidth=1.6, label=paid_each)
     axes.plot(list(seconds), [1e6 * value for value in seconds.values()], "o", color=BLACK, markersize=5, label="timed")
-    lowest = min(overhead, *seconds.values())
+    lowest = min(once, *seconds.values())
     axes.set(xscale="log", yscale="log", xlabel="pictures in a step", ylabel="µs for a step")
     axes.set(xlim=(batches[0] / 1.2, batches[-1]), ylim=(1e6 * lowest / 12, None))
     axes.xaxis.set_major_formatter("{x:,g}")
@@ -182,7 +180,7 @@ def roofline(
     fig, axes = new_figure(7.4, 4.4)
     ridges = {label: peak / bandwidth for label, (peak, bandwidth) in machines.items()}
     intensities = [*ridges.values(), *(x for x, _ in points.values())]
-    left, right = min(0.05, *intensities), 12 * max(intensities)
+    left, right = min(0.05, 0.3 * min(intensities)), 12 * max(intensities)  # a label fits beside each point
     looks = zip(LINES, STYLES, RIDGES, strict=True)
     for (label, (peak, bandwidth)), (colour, style, mark) in zip(machines.items(), looks, strict=False):
         ridge = ridges[label]

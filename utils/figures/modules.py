@@ -22,7 +22,6 @@ from utils.figures.style import (
     SKY,
     YELLOW,
     new_figure,
-    plate,
     signs,
 )
 
@@ -260,25 +259,44 @@ def change_by_layer(panels: Mapping[str, Mapping[int, Sequence[float]]], usual: 
     return fig
 
 
-def loss_and_part(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], levels: Mapping[str, float]) -> Figure:
-    """Left the loss of each step, right a part from 0 to 1; a line for each run, and a dashed one at each level of the loss.
+def loss_and_signal(
+    runs: Mapping[str, Sequence], levels: Mapping[str, float], signal: str, logarithmic: bool = False
+) -> Figure:
+    """Left the loss of each step, right the signal; a line for each run, and a dashed one at each level of the loss.
 
-    runs: name -> (losses, parts). levels: words -> loss.
+    runs: name -> (losses, signals, …), the signals of each step, or {step: signal}. levels: words -> loss.
     """
     fig, (left, right) = new_figure(7.4, 3.4, ncols=2)
-    for place, ((name, (losses, parts)), colour) in enumerate(zip(runs.items(), LINES, strict=False)):
-        look = {"color": colour, "lw": 1.6, "marker": MARKERS[place], "markevery": (4 * place, 20), "label": name}
-        left.plot(losses, **look)
-        right.plot(parts, **look)
+    for place, ((name, (losses, signals, *_)), colour) in enumerate(zip(runs.items(), LINES, strict=False)):
+        steps, values = zip(*(signals.items() if isinstance(signals, Mapping) else enumerate(signals)), strict=True)
+        look = {"color": colour, "lw": 1.6, "marker": MARKERS[place], "label": name}
+        for axes, x, y in ((left, range(len(losses)), losses), (right, steps, values)):
+            every = max(1, len(x) // 5)
+            axes.plot(x, y, markevery=(every * place // 5, every), **look)
     for words, level in levels.items():
         left.axhline(level, color=BLACK, lw=0.8, ls="--", zorder=0)
-        left.text(
-            1, level, words, va="bottom", ha="right", fontsize=8, bbox=plate(), transform=left.get_yaxis_transform()
-        )
+        left.text(1.02, level, words, va="center", fontsize=8, transform=left.get_yaxis_transform())
     lowest, highest = min(levels.values()), max(levels.values())
-    left.set(xlabel="step", ylabel="loss of the batch", ylim=(lowest - 0.9, highest + 0.6))
-    right.set(xlabel="step", ylabel="part that differs", ylim=(0, 1))
-    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(runs), frameon=False)
+    below = min(lowest, *(min(losses) for losses, *_ in runs.values()))
+    left.set(xlabel="step", ylabel="loss of the batch", ylim=(below - 0.2, highest + 0.6))
+    right.set(xlabel="step", ylabel=signal, **({"yscale": "log"} if logarithmic else {"ylim": (0, 1)}))
+    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    return fig
+
+
+def learned_shares(panels: Mapping[str, object], letters: Sequence[str], first: int) -> Figure:
+    """A square for each panel: in row t, how large a share of each letter the letter t takes; dark is 1, white is 0.
+
+    panels: words -> (T, T) numbers. letters: the T letters. first: how many of them are drawn.
+    """
+    names = [{"\n": "↵", " ": "␣"}.get(letter, letter) for letter in letters[:first]]
+    fig, axes = new_figure(3.2 * len(panels), 3.4, ncols=len(panels), squeeze=False)
+    for panel, (words, found) in zip(axes[0], panels.items(), strict=True):
+        panel.imshow(np.asarray(found)[:first, :first], cmap="Blues", vmin=0, vmax=1)
+        panel.set_title(words, fontsize=10)
+        panel.set_xticks(range(len(names)), names, fontsize=7)
+        panel.set_yticks(range(len(names)), names, fontsize=7)
+        panel.tick_params(length=0)
     return fig
 
 

@@ -2,10 +2,11 @@
 
     python tests/sweep_optimizers.py gpt                 # 20 s a run on one quiet core: an hour and more in all
     python tests/sweep_optimizers.py classifier          # 0.2 s a run
+    python tests/sweep_optimizers.py steps               # 5 minutes: the loss and the gradient's norm, step by step
 
-Each run is kept in tests/measured/optimizers.json as soon as it is done, with the machine, the versions and the day. Those
-that are there are not made again. The GPT, its batches and its validation are those of the student's program after lecture
-05, the classifier that of start_here: 784-64-10, its first 10,000 pictures, batches of 50.
+Each run is kept in tests/measured/optimizers.json as soon as it is done, with the machine, the versions and the day; those
+of `steps` in optimizer_steps.json. Runs that are there are not made again. The GPT, its batches and its validation are
+those of the student's program after lecture 05, the classifier that of start_here: 784-64-10 on 10,000 pictures by 50.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from utils.data import fashion_mnist as read_fashion_mnist
 
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "tests" / "measured" / "optimizers.json"
+STORE_OF_STEPS = STORE.with_name("optimizer_steps.json")
 PROGRAM = ROOT / "notebooks" / "program" / "05_modules_and_initialisation.py"
 MAKERS = {
     "SGD": optim.SGD,
@@ -43,6 +45,7 @@ MAKERS = {
 BEST_CONSTANT = {"SGD": 0.1, "momentum": 0.03, "Nesterov": 0.03, "Adam": 1e-3}  # of the GPT, as its sweep found them
 BEST_WITH_ALL = {"SGD": 0.3, "momentum": 0.1, "Nesterov": 0.3, "AdamW": 0.01}
 LAST = 50  # batches
+FIRST = 80  # steps: what is kept of most runs step by step
 BATCH_SIZE = 50  # of the classifier
 
 fashion_mnist = cache(read_fashion_mnist)
@@ -68,19 +71,18 @@ class Run:
         return self.lr * (down if self.cosine else 1)
 
 
-def fit(run: Run, model: nn.Module, batches: list, loss_of: Callable) -> list[float]:
-    """Train the model on the batches; the loss of each step."""
-    optimizer, losses = MAKERS[run.optimizer](model.parameters(), lr=run.lr), []
-    for step, batch in enumerate(batches):
+def fit(run: Run, model: nn.Module, batches: list, loss_of: Callable, stop: int | None = None) -> tuple[list, list]:
+    """Train the model on the batches, or on those before `stop`: the loss of each step, and its gradient's norm."""
+    optimizer, losses, norms = MAKERS[run.optimizer](model.parameters(), lr=run.lr), [], []
+    for step, batch in enumerate(batches[:stop]):
         loss = loss_of(*batch)
         optimizer.zero_grad()
         loss.backward()
-        if run.clip:
-            nn.utils.clip_grad_norm_(model.parameters(), run.clip)
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), run.clip or math.inf).item())  # before the clip
         optimizer.param_groups[0]["lr"] = run.rate(step, len(batches))
         optimizer.step()
         losses.append(loss.item())
-    return losses
+    return losses, norms
 
 
 # The two networks
@@ -101,14 +103,19 @@ def fingerprint() -> str:
     return hashlib.sha256(ast.dump(ast.parse(definitions())).encode()).hexdigest()[:16]
 
 
-def run_gpt(run: Run) -> dict:
+def fit_gpt(run: Run, stop: int | None = None) -> tuple[list, list, dict]:
+    """What fit returns, and the names of the program."""
     names = {}
     exec(compile(definitions(), str(PROGRAM), "exec"), names)
     torch.manual_seed(run.seed)
     names["model"] = model = names["GPT"]().to(names["device"])
     first = 10_000 * run.seed  # so that each seed has batches of its own, and seed 0 the program's
     batches = [names["batch"](first + step) for step in range(names["steps"])]
-    losses = fit(run, model, batches, names["loss_of"])
+    return *fit(run, model, batches, names["loss_of"], stop), names
+
+
+def run_gpt(run: Run) -> dict:
+    losses, _, names = fit_gpt(run)
     with torch.no_grad():
         train = sum(names["loss_of"](*names["batch"](step)).item() for step in range(90_000, 90_020)) / 20
     return {"last": mean(losses[-LAST:]), "train": train, "val": names["validate"]()}
@@ -125,7 +132,7 @@ def run_classifier(run: Run) -> dict:
     def loss_of(x, y):
         return F.cross_entropy(model(x), y)
 
-    losses = fit(run, model, [(x[part], y[part]) for part in rows], loss_of)
+    losses, _ = fit(run, model, [(x[part], y[part]) for part in rows], loss_of)
     with torch.no_grad():
         right = (model(data.val.x).argmax(dim=1) == data.val.y).float().mean().item()
         ends = {"train": loss_of(x, y).item(), "val": loss_of(data.val.x, data.val.y).item(), "right": right}
@@ -134,6 +141,13 @@ def run_classifier(run: Run) -> dict:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
+
+
+def steps_of_gpt(run: Run) -> dict:
+    """Of a run at 0.01, or of one that has not all of the changes, all steps; of the others the first ones."""
+    short = run.optimizer == "AdamW" and (run.lr < 0.01 or run.seed > 0)
+    losses, norms, _ = fit_gpt(run, stop=FIRST if short else None)
+    return {"loss": losses, "norm": norms}
 
 
 # What is run
@@ -179,6 +193,30 @@ def runs_of_gpt() -> Iterator[Run]:
     }
     for optimizer, rates in with_schedule.items():
         yield from (Run("gpt", optimizer, lr, cosine=True, warmup=40) for lr in rates)
+    yield from runs_of_ledger(whole)
+
+
+def runs_of_ledger(whole: dict) -> Iterator[Run]:
+    """Each of the program's changes taken back at lower rates, which a program without it may bear better."""
+    taken_back = {
+        "warmup": (0, (1e-3, 2e-3, 3e-3, 5e-3)),
+        "clip": (0.0, (2e-3, 3e-3, 5e-3)),
+        "cosine": (False, (3e-3, 5e-3)),
+    }
+    for seed in range(3):
+        yield Run("gpt", "SGD", 0.1, seed)
+        yield from (Run("gpt", "Adam", lr, seed) for lr in (1e-3, 2e-3, 3e-3, 5e-3))
+        yield from (Run("gpt", "AdamW", lr, seed, **whole) for lr in (2e-3, 5e-3))
+        for change, (without, rates) in taken_back.items():
+            yield from (Run("gpt", "AdamW", lr, seed, **whole | {change: without}) for lr in rates)
+
+
+def runs_of_steps() -> Iterator[Run]:
+    """The plain step, Adam alone, and the program of lecture 06 at three rates, with its warm-up and without."""
+    for seed, warmup, lr in product(range(3), (40, 0), (0.01, 0.003, 0.001)):
+        yield Run("gpt", "AdamW", lr, seed, cosine=True, warmup=warmup, clip=1.0)
+    yield Run("gpt", "SGD", 0.1)
+    yield Run("gpt", "Adam", 0.002)
 
 
 def runs_of_classifier() -> Iterator[Run]:
@@ -225,11 +263,15 @@ def as_lines(kept: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("network", choices=("gpt", "classifier"))
-    network = parser.parse_args().network
+    parser.add_argument("what", choices=("gpt", "classifier", "steps"))
+    what = parser.parse_args().what
     torch.set_num_threads(1)
-    runs, measure = {"gpt": (runs_of_gpt, run_gpt), "classifier": (runs_of_classifier, run_classifier)}[network]
-    kept = json.loads(STORE.read_text(encoding="utf-8")) if STORE.exists() else {"machines": [], "runs": []}
+    runs, measure, store = {
+        "gpt": (runs_of_gpt, run_gpt, STORE),
+        "classifier": (runs_of_classifier, run_classifier, STORE),
+        "steps": (runs_of_steps, steps_of_gpt, STORE_OF_STEPS),
+    }[what]
+    kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {"machines": [], "runs": []}
     here = machine()
     if here not in kept["machines"]:
         kept["machines"].append(here)
@@ -240,12 +282,19 @@ def main() -> None:
         start = time.process_time()
         result = measure(run)
         seconds = round(time.process_time() - start, 1)
-        numbers = {name: round(value, 4) for name, value in result.items()}
+        numbers = {name: rounded(value) for name, value in result.items()}
         kept["runs"].append(
             {"run": asdict(run), "machine": kept["machines"].index(here), "seconds": seconds, **numbers}
         )
-        print(f"{run} {result['last']:.3f} {result['train']:.3f} {result['val']:.3f} {seconds} s", flush=True)
-        write_text(STORE, as_lines(kept))
+        told = " ".join(
+            f"{name} {value if isinstance(value, float) else max(value)}" for name, value in numbers.items()
+        )
+        print(f"{run} {told} {seconds} s", flush=True)
+        write_text(store, as_lines(kept))
+
+
+def rounded(value: float | list[float]) -> float | list[float]:
+    return [round(each, 3) for each in value] if isinstance(value, list) else round(value, 4)
 
 
 if __name__ == "__main__":

@@ -118,3 +118,29 @@ def test_schedules_say_where_each_ends():
 def test_schedules_refuse_another_number_of_traces_than_panels():
     with pytest.raises(ValueError, match="shorter"):
         figures.schedules({"a": [1.0, 0.5]})
+
+
+def test_run_losses_draw_the_level_with_its_name():
+    figure = figures.run_losses({"a": [[4.0, 3.0, 2.0]]}, window=1, level=("pairs", 2.5))
+    line, level = figure.axes[0].lines
+    assert list(line.get_ydata()) == [4, 3, 2] and set(level.get_ydata()) == {2.5}
+    assert [text.get_text() for text in figure.axes[0].texts] == ["pairs"]
+
+
+def test_norms_draw_each_seed_and_mark_the_longest_of_the_first():
+    figure = figures.norms(
+        {"one": {"a": [[1.0, 9.0], [2.0, 3.0]], "b": [[5.0, 4.0]]}, "two": {"a": [[1.0, 1.5]], "b": [[2.0]]}}
+    )
+    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines]
+    assert drawn == [[2, 3], [1, 9], [5, 4]] and legend(figure) == ["a", "b"]
+    assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("9.0", (1, 9.0)), ("5.0", (0, 5.0))]
+    assert [title(axes) for axes in figure.axes] == ["one", "two"]
+
+
+def test_gains_draw_the_mean_the_seeds_and_this_machine():
+    figure = figures.gains({"a": [0.1, 0.3], "b": [0.4]}, {"b": [0.5]})
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([0.2, 0.4])
+    assert [list(line.get_xdata()) for line in axes.lines] == [[0.1, 0.3], [], [0.4], [0.5]]
+    assert [text.get_text() for text in axes.texts] == ["0.20", "0.40"]
+    assert axes.yaxis_inverted()

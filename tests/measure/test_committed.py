@@ -34,6 +34,9 @@ def test_each_run_that_is_kept_is_one_that_the_script_makes():
     ]
     kept = [each["run"] for each in committed_measurement("optimizers")["runs"]]
     assert kept and not [run for run in kept if run not in makes]
+    makes = [asdict(run) for run in sweep_optimizers.runs_of_steps()]
+    kept = [each["run"] for each in committed_measurement("optimizer_steps")["runs"]]
+    assert kept and not [run for run in kept if run not in makes]
 
 
 def test_the_schedule_of_the_script_is_that_of_the_program():

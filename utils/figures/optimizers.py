@@ -13,6 +13,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 TOP = 5.0  # losses above are drawn here
 Losses = dict[str, dict[float, list[float]]]  # name -> learning rate -> losses, one a seed
 STYLES = ("-", "--", "-.", (0, (1.5, 1.2)))
+OFFSET = {"textcoords": "offset points"}
 
 
 def constant_gradient(updates: dict[str, list[float]]) -> Figure:
@@ -151,6 +152,60 @@ def draw_runs(axes, losses: dict[str, list[list[float]]], window: int, top: floa
         axes.fill_between(steps, means.min(axis=0), means.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.plot(steps, np.median(means, axis=0), linestyle=STYLES[place % 4], color=colour, linewidth=1.8, label=name)
     axes.set(yscale="log", xlabel="step", ylabel=f"loss, mean of {window} steps" if window > 1 else "loss")
+
+
+def run_losses(losses: dict[str, list[list[float]]], window: int, level: tuple[str, float]) -> Figure:
+    """Loss over a run as draw_runs draws it, with a dotted line at the level: its name, and its loss."""
+    fig, axes = new_figure(7.4, 3.6)
+    draw_runs(axes, losses, window)
+    name, height = level
+    axes.axhline(height, color=BLACK, linewidth=1, linestyle=":")
+    axes.annotate(name, (0.02, height), xycoords=("axes fraction", "data"), xytext=(0, -12), fontsize=9, **OFFSET)
+    axes.grid(color=PALE)
+    axes.legend(loc="upper right", fontsize=9)
+    _plain_numbers(axes)
+    return fig
+
+
+def norms(panels: dict[str, dict[str, list[list[float]]]]) -> Figure:
+    """The gradient's norm in each step from 0 on, logarithmic, a panel each: title -> name -> norms, one list a seed.
+
+    Each seed is a line, and the first one is drawn stronger. Its longest is marked with its height.
+    """
+    fig, all_axes = new_figure(9.6, 3.8, ncols=len(panels), sharex=True, sharey=True)
+    for axes, (title, lines) in zip(all_axes, panels.items(), strict=True):
+        for place, (name, seeds) in enumerate(lines.items()):
+            look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4]}
+            for each in seeds[1:]:
+                axes.plot(each, linewidth=0.9, alpha=0.4, **look)
+            first = seeds[0]
+            axes.plot(first, linewidth=1.8, label=name, **look)
+            step = int(np.argmax(first))
+            axes.annotate(f"{first[step]:.1f}", (step, first[step]), xytext=(4, 2), fontsize=9, **OFFSET)
+        axes.set(yscale="log", xlabel="step", title=title)
+        axes.grid(color=PALE)
+    all_axes[0].set_ylabel("norm of the gradient, before the clip")
+    fig.legend(*all_axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(lines), fontsize=9)
+    return fig
+
+
+def gains(kept: dict[str, list[float]], own: dict[str, list[float]]) -> Figure:
+    """By how much each program's loss is below another one's: a bar for the mean, a small dot for each seed.
+
+    name -> gains, one a seed. `own` are large pale dots, of this machine.
+    """
+    fig, axes = new_figure(8.4, 0.5 * len(kept) + 1.2)
+    for place, (name, values) in enumerate(kept.items()):
+        mean = sum(values) / len(values)
+        axes.barh(place, mean, height=0.55, color=SKY)
+        axes.plot(values, [place] * len(values), "o", color=BLACK, markersize=4)
+        axes.plot(own.get(name, []), [place] * len(own.get(name, [])), "o", color=BLUE, markersize=10, alpha=0.45)
+        axes.annotate(f"{mean:.2f}", (max([*values, mean]), place), xytext=(8, 0), va="center", **OFFSET)
+    axes.set_yticks(range(len(kept)), list(kept))
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set(xlabel="loss on new text, below that of the plain step", xlim=(0, None))
+    return fig
 
 
 def _plain_numbers(*panels) -> None:

@@ -31,6 +31,12 @@ def batch(step, first=0, last=cut):
     return windows[:, :-1], windows[:, 1:]
 
 
+def in_heads(joint, heads):
+    """q, k and v side by side (B, T, 3 · D) -> q, k and v in heads (3, B, heads, T, D / heads)."""
+    B, T, _ = joint.shape
+    return joint.view(B, T, 3, heads, -1).permute(2, 0, 3, 1, 4)
+
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -38,11 +44,13 @@ class Block(nn.Module):
         self.query_key_value, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x):
-        B, T, D = x.shape
-        q, k, v = self.query_key_value(self.norm_1(x)).view(B, T, 3, heads, D // heads).permute(2, 0, 3, 1, 4)
+    def attend(self, x):
+        q, k, v = in_heads(self.query_key_value(x), heads)
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # by each letter, of those up to itself
-        x = x + self.out(seen.transpose(1, 2).reshape(B, T, D))
+        return self.out(seen.transpose(1, 2).flatten(2))  # the heads side by side again
+
+    def forward(self, x):
+        x = x + self.attend(self.norm_1(x))
         return x + self.feed(self.norm_2(x))
 
 
@@ -96,28 +104,29 @@ def write(length=300):
     return "".join(letters[token] for token in written)
 
 
-def check_gradient(loss_now, parameters, distance=0.01, tolerance=0.1):
-    """Move each parameter a little along random directions, and back: the loss must change as its gradient promises."""
-    generator, worst = torch.Generator().manual_seed(0), 0  # its own: the training draws what it drew before
-    for p, g in zip(parameters, torch.autograd.grad(loss_now(), parameters), strict=True):
-        start, promised, measured = p.detach().clone(), [], []
-        for _ in range(3):
-            direction = torch.randn(p.shape, generator=generator).to(p.device)
-            direction, losses = direction / direction.norm(), []
-            with torch.no_grad():
-                for way in (distance, -distance):
-                    p.copy_(start + way * direction)
-                    losses.append(loss_now().item())
-                p.copy_(start)  # back to the bit
-            promised.append((g * direction).sum().item())
-            measured.append((losses[0] - losses[1]) / (2 * distance))
-        apart, length = math.dist(promised, measured), math.hypot(*promised)
-        rounding = torch.finfo(torch.float32).eps * losses[0] / distance  # by so much a loss of 32 bits can be off
-        if not apart <= tolerance * length + rounding:
-            raise ValueError(f"wrong slopes of {tuple(p.shape)}: promised {promised}, measured {measured}")
-        worst = max(worst, apart / length)
-    print(f"gradient checked: at most {worst:.1%} off")
-    return worst
+def promised_change(gradient, move):
+    return (gradient * move).sum()
+
+
+def check_gradient(loss_now, tensors, distance=5e-4, tolerance=0.1):
+    """Move each tensor a little at random, up and down: the loss must change as its gradient promises."""
+    generator = torch.Generator().manual_seed(0)  # its own: the training draws what it drew before
+    gradients = torch.autograd.grad(loss_now(), tensors)
+    with torch.no_grad():
+        for p, g in zip(tensors, gradients, strict=True):
+            start, size, off = p.clone(), 0, 0
+            for _ in range(5):
+                move = distance * torch.randn(p.shape, generator=generator).to(p)
+                p.copy_(start + move)
+                up = loss_now()
+                p.copy_(start - move)
+                change, promised = (up - loss_now()) / 2, promised_change(g, move)
+                size, off = size + abs(promised), off + abs(change - promised)
+            p.copy_(start)  # back to the bit
+            rounding = 5 * torch.finfo(up.dtype).eps * abs(up)  # what float32 may add to five losses
+            if not off <= tolerance * size + rounding:
+                raise ValueError(f"wrong slopes of {tuple(p.shape)}: off by {off:.2g} where {size:.2g} is promised")
+    print(f"gradient checked: {len(tensors)} tensors")
 
 
 def now():

@@ -103,7 +103,7 @@ def steps_and_peak(
     highest = max(limit[1], *(max(_total(parts)) for parts, _ in steps.values()))
     scale, unit = byte_unit(highest)
     widths = {"width_ratios": [3] * len(steps) + [2.6]}
-    fig, panels = new_figure(10.4, 4.4, ncols=len(steps) + 1, sharey=True, gridspec_kw=widths)
+    fig, panels = new_figure(10.4, 5.2, ncols=len(steps) + 1, sharey=True, gridspec_kw=widths)
     for axes, (title, (parts, phases)) in zip(panels, steps.items(), strict=False):
         _stacked(axes, parts, phases, highest / scale, scale)
         axes.set(title=f"{title}: {max(_total(parts)) / scale:,.2f} {unit}", xlabel="birth of a tensor")
@@ -112,12 +112,17 @@ def steps_and_peak(
     layers = [[values[at] / scale for at in shown for _ in (0, 1)] for values in parts.values()]
     edges = [at + side for at in shown for side in (-0.5, 0.5)]
     panels[-1].stackplot(edges, layers, colors=COLOURS[: len(parts)], hatch=LAYERS, edgecolor="white", lw=0)
-    names = [operations[at].removeprefix("aten.").removesuffix("_data") for at in shown]
+    names = [
+        operations[at].removeprefix("aten.").removeprefix("native").strip("_").removesuffix("_data") for at in shown
+    ]
     panels[-1].set_xticks(list(shown), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
     panels[-1].set(title="its top, enlarged", xlim=(edges[0], edges[-1]))
     for axes in panels:
         axes.axhline(limit[1] / scale, color=RED, lw=1.4, ls="--")
-    panels[0].text(0.01, limit[1] / scale, f" {limit[0]}", transform=panels[0].get_yaxis_transform(), va="bottom", fontsize=9)
+    last = panels[-2]
+    last.text(
+        0.99, limit[1] / scale, limit[0], transform=last.get_yaxis_transform(), ha="right", va="bottom", fontsize=9
+    )
     panels[0].set(ylabel=f"{unit} alive")
     handles, labels = panels[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)

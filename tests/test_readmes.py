@@ -251,8 +251,8 @@ def test_the_losses_beside_a_planted_bug_are_those_of_its_run():
     assert list(told.groups()) == [f"{loss:.2f}" for loss in ends]
 
 
-def hook() -> tuple[list[str], list[str]]:
-    """The set-up of the lecture that the README's first claim is from, and the cells that the README shows."""
+def hook() -> tuple[list[str], str]:
+    """The cells before the proof of the README's first claim, in its lecture, and that proof, which the README shows."""
     shown = README.split("```python")[0]
     (path,) = re.findall(r"\]\((notebooks/\S+\.ipynb)\)", shown)
     lecture = read(ROOT / path)
@@ -260,12 +260,8 @@ def hook() -> tuple[list[str], list[str]]:
     (claim,) = [claim for claim in lecture.claims if claim.number == number]
     quoted = " ".join(line.removeprefix("> ") for line in shown.splitlines() if line.startswith(">"))
     assert quoted == f"**{kind} {number}.** {claim.text}" and claim.kind == kind
-    before = [cell for cell in lecture.code if cell.index <= claim.proof.index]
-    for start in range(len(before)):
-        shown = [cell.source for cell in before[start:]]
-        if same_code("\n".join(shown), HOOK):
-            return [cell.source for cell in before[:start] if cell.id == "setup"], shown
-    raise AssertionError("call it by the lecture's own cells: the README shows other code")
+    assert same_code(claim.proof.source, HOOK), "the README shows other code than the lecture's proof"
+    return [cell.source for cell in lecture.code if cell.index < claim.proof.index and cell.id != "colab"], HOOK
 
 
 def same_code(one: str, other: str) -> bool:
@@ -281,17 +277,17 @@ def lines_of(*sources: str) -> list[str]:
 
 
 def test_the_first_proof_is_the_lectures_own():
-    setup, cells = hook()
-    assert setup and "assert " in cells[-1]
+    before, proof = hook()
+    assert before and "assert " in proof
 
 
 @pytest.mark.slow
 def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     """The line with the numbers becomes what the README says people expect, and the cell is run as in the notebook."""
-    setup, (*helpers, proof) = hook()
+    before, proof = hook()
     (belief,) = re.findall(r"put `(assert [^`]+)` in place of the line with both numbers", README)
-    (numbers,) = [line for line in proof.splitlines() if line.startswith("assert (first, second) == (")]
-    cells = [*setup, *helpers, proof, proof.replace(numbers, belief)]
+    (numbers,) = [line for line in proof.splitlines() if line.startswith("assert first < T4 < second")]
+    cells = [*before, proof, proof.replace(numbers, belief)]
     line = [sys.executable, "-c", FAILS]
     environment = ENVIRONMENT | {"IPYTHONDIR": str(tmp_path)}
     done = subprocess.run(line, input=json.dumps(cells), env=environment, capture_output=True, text=True)

@@ -67,3 +67,22 @@ def test_memory_budget_adds_up_each_bar_and_names_each_part_once():
     widths = [patch.get_width() for patch in figure.axes[0].patches]
     assert widths == pytest.approx([1, 3, 1, 1])
     assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [24]
+
+
+def test_steps_and_peak_draws_each_step_and_the_names_around_the_peak():
+    parts = {"weights": [1, 1, 1, 1, 1], "the loss": [0, 2, 9, 3, 0]}
+    steps = {"first": (parts, {"forward": 0, "backward": 2}), "second": (parts, {"forward": 0, "backward": 2})}
+    names = ["aten.mm", "aten.exp", "aten._log_softmax_backward_data", "aten.mm", "aten.add"]
+    figure = figures.steps_and_peak(steps, names, around=2, limit=("a card", 8), reach=2)
+    assert [panel.get_title(loc="left") for panel in figure.axes] == [
+        "first: 10.00 B",
+        "second: 10.00 B",
+        "its top, enlarged",
+    ]
+    assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == [
+        "mm",
+        "exp",
+        "_log_softmax_backward",
+        "mm",
+        "add",
+    ]

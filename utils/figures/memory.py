@@ -92,6 +92,43 @@ def steps_side_by_side(steps: dict[str, tuple[dict, dict]], limit: tuple[str, in
     return fig
 
 
+def steps_and_peak(
+    steps: dict[str, tuple[dict, dict]], operations: Sequence[str], around: int, limit: tuple[str, int], reach: int = 5
+) -> Figure:
+    """Several steps on one scale beside a card, and the last one's peak enlarged, birth by birth.
+
+    steps: title -> (parts, phases) as in step_timeline. operations: the names of the last step's. around: the index of the
+    birth in the middle of the enlargement. limit: the card's name, and its bytes. reach: births on either side.
+    """
+    highest = max(limit[1], *(max(_total(parts)) for parts, _ in steps.values()))
+    scale, unit = byte_unit(highest)
+    widths = {"width_ratios": [3] * len(steps) + [2.6]}
+    fig, panels = new_figure(10.4, 5.2, ncols=len(steps) + 1, sharey=True, gridspec_kw=widths)
+    for axes, (title, (parts, phases)) in zip(panels, steps.items(), strict=False):
+        _stacked(axes, parts, phases, highest / scale, scale)
+        axes.set(title=f"{title}: {max(_total(parts)) / scale:,.2f} {unit}", xlabel="birth of a tensor")
+    parts, _ = list(steps.values())[-1]
+    shown = range(around - reach, around + reach + 1)
+    layers = [[values[at] / scale for at in shown for _ in (0, 1)] for values in parts.values()]
+    edges = [at + side for at in shown for side in (-0.5, 0.5)]
+    panels[-1].stackplot(edges, layers, colors=COLOURS[: len(parts)], hatch=LAYERS, edgecolor="white", lw=0)
+    names = [
+        operations[at].removeprefix("aten.").removeprefix("native").strip("_").removesuffix("_data") for at in shown
+    ]
+    panels[-1].set_xticks(list(shown), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
+    panels[-1].set(title="its top, enlarged", xlim=(edges[0], edges[-1]))
+    for axes in panels:
+        axes.axhline(limit[1] / scale, color=RED, lw=1.4, ls="--")
+    last = panels[-2]
+    last.text(
+        0.99, limit[1] / scale, limit[0], transform=last.get_yaxis_transform(), ha="right", va="bottom", fontsize=9
+    )
+    panels[0].set(ylabel=f"{unit} alive")
+    handles, labels = panels[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return fig
+
+
 def storage_with_views(numbers: int, views: dict[str, tuple[int, int]], itemsize: int = 4) -> Figure:
     """A storage as a bar of `numbers` numbers, and above it the tensors that look at it: name -> (first, one past last)."""
     fig, axes = new_figure(7.0, 0.5 * len(views) + 1.5)

@@ -1,10 +1,9 @@
 """The README's pictures: `make figures` writes them to notebooks/figures/, the same bytes each time.
 
-Each is drawn from what the course itself computes: the claims in the notebooks, the prediction of a step's memory, the
+Each is drawn from what the course itself computes: the claims in the notebooks, the bytes of a step, the
 datasheets, a run of the loop.
 """
 
-import itertools
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -12,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from matplotlib.figure import Figure
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from utils import facts, napkin
 from utils.atomic_write import write_bytes
@@ -24,15 +25,15 @@ from utils.figures.style import svg
 from utils.loop import checkpoint
 from utils.loop.config import Config
 from utils.loop.training import evaluate, train
-from utils.measure.memory_model import predict_gpt
-from utils.models import MLP
+from utils.measure.lifetimes import Lifetimes, bytes_by_kind
+from utils.models import GPT, MLP
 
 FOLDER = ROOT / "notebooks" / "figures"
 CHIPS = {"A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
-GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 8, "tokens": 1024}
+GPT2 = {"vocabulary": 50_257, "context": 1024, "width": 768, "heads": 12, "layers": 12, "batch": 12}
 EPOCHS, EPOCH = (1, 6, 30), 22  # the epochs of the spiral that are drawn; steps per epoch
-TOGETHER = 12  # events of a step per strip of the picture
 POINTS = 100  # of the validation data that are drawn
+TOGETHER = 6  # births of a tensor per strip of the picture
 EXTENT = 1.2  # of the plane around it
 
 
@@ -42,25 +43,30 @@ def claims_picture() -> Figure:
 
 
 def memory_picture() -> Figure:
-    """The second step of GPT-2 with AdamW, as lecture 07 predicts it: live bytes by kind."""
-    on_paper = predict_gpt(**GPT2)
-    events = [(phase.removesuffix(" 2"), kinds) for phase, kinds in on_paper.history if phase.endswith("2")]
-    shown = _highest(events, TOGETHER)
-    phases = [phase for phase, _ in shown]
-    parts = {kind: [kinds[kind] for _, kinds in shown] for kind in on_paper.kinds}
-    figure = memory.step_timeline(parts, {name: phases.index(name) for name in dict.fromkeys(phases)})
-    figure.axes[0].set(xticks=[], xlabel=f"the step, from left to right: each strip the highest of {TOGETHER} events")
+    """The second step of GPT-2 with AdamW, as lecture 07 counts it on fake tensors: live bytes by kind."""
+    steps = []
+    with FakeTensorMode(), Lifetimes() as seen:
+        model = GPT(*(GPT2[size] for size in ("vocabulary", "context", "width", "heads", "layers")), attention="fused")
+        optimizer = torch.optim.AdamW(model.parameters())
+        x, y = (torch.zeros(GPT2["batch"], GPT2["context"], dtype=torch.long) for _ in range(2))
+        for _ in range(2):
+            steps.append({"forward": seen.now})
+            loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+            steps[-1]["backward"] = seen.now
+            loss.backward()
+            steps[-1]["update"] = seen.now
+            optimizer.step()
+            optimizer.zero_grad()
+            steps[-1]["end"] = seen.now
+    logits = 4 * GPT2["batch"] * GPT2["context"] * GPT2["vocabulary"]
+    parts, begins = bytes_by_kind(seen, steps, logits)[1], steps[1]
+    total = [sum(alive) for alive in zip(*parts.values(), strict=True)]
+    groups = [range(start, min(start + TOGETHER, len(total))) for start in range(0, len(total), TOGETHER)]
+    shown = [max(group, key=total.__getitem__) for group in groups]
+    phases = {phase: (begins[phase] - begins["forward"]) // TOGETHER for phase in ("forward", "backward", "update")}
+    figure = memory.step_timeline({kind: [alive[at] for at in shown] for kind, alive in parts.items()}, phases)
+    figure.axes[0].set(xticks=[], xlabel=f"the step, from left to right: each strip the highest of {TOGETHER} births")
     return figure
-
-
-def _highest(events: list[tuple[str, dict[str, int]]], together: int) -> list[tuple[str, dict[str, int]]]:
-    """Of each phase's events, `together` at a time, the one with the most bytes alive: the peak is among them."""
-    shown = []
-    for _, own in itertools.groupby(events, key=lambda event: event[0]):
-        own = list(own)
-        groups = [own[start : start + together] for start in range(0, len(own), together)]
-        shown += [max(group, key=lambda event: sum(event[1].values())) for group in groups]
-    return shown
 
 
 def roofline_picture() -> Figure:

@@ -155,6 +155,8 @@ kept = 4 * context * width if checkpointed else (64 * width + 16 + 4 * heads) * 
 of_a_window = layers * kept + 12 * context * len(letters) + 8 * context * width + 24 * context
 print(f"forecast: {(12 * parameters + batch_size * of_a_window) / 1e6:.1f} MB of tensors where backward begins")
 print(f"before: loss {validate():.2f}; ln {len(letters)} = {math.log(len(letters)):.2f}")
+if device == "cuda":
+    torch.cuda.reset_peak_memory_stats()  # what the stopwatch needed does not count
 start = now()
 for step in range(steps):
     x, y = batch(step)

@@ -82,7 +82,7 @@ def test_steps_and_peak_draws_each_step_and_the_names_around_the_peak():
     assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == [
         "mm",
         "exp",
-        "_log_softmax_backward",
+        "log_softmax_backward",
         "mm",
         "add",
     ]

@@ -180,7 +180,7 @@ def roofline(
     fig, axes = new_figure(7.4, 4.4)
     ridges = {label: peak / bandwidth for label, (peak, bandwidth) in machines.items()}
     intensities = [*ridges.values(), *(x for x, _ in points.values())]
-    left, right = min(0.05, 0.3 * min(intensities)), 12 * max(intensities)  # a label fits beside each point
+    left, right = min(0.05, 0.5 * min(intensities)), 12 * max(intensities)  # a label fits beside each point
     looks = zip(LINES, STYLES, RIDGES, strict=True)
     for (label, (peak, bandwidth)), (colour, style, mark) in zip(machines.items(), looks, strict=False):
         ridge = ridges[label]

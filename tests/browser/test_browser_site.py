@@ -249,8 +249,8 @@ def test_on_a_phone_there_is_a_menu_and_a_way_to_the_search(on_disk, page):
     page.set_viewport_size(NARROW)
     page.goto(f"{on_disk}/07_memory_to_the_byte.html#claim-7-3")
     page.locator(".contents > summary").click()
-    page.locator(".contents a", has_text="What autograd keeps").click()
-    page.wait_for_url("**#*autograd*")
+    page.locator(".contents a", has_text="The pencil").click()
+    page.wait_for_url("**#*pencil*")
     assert not page.locator(".contents > nav").is_visible()
     page.locator(".to-search").click()
     assert page.evaluate("() => document.activeElement.id") == "find"

@@ -43,8 +43,8 @@ def test_what_has_no_answer_is_said_and_the_named_states_lead_back(page):
 
 def test_in_its_lecture_and_on_a_phone(new_page):
     page = new_page(size=NARROW, dark=True)
-    page.goto(f"{SITE.as_uri()}/07_memory_to_the_byte.html")
-    shown = ShownCalculator(page, "step-memory")
+    page.goto(f"{SITE.as_uri()}/01_tensors_and_strides.html")
+    shown = ShownCalculator(page, "storage-layout")
     assert shown.is_right()
     wide = shown.box.locator("svg").bounding_box()["width"]
     assert wide <= NARROW["width"] and page.watch.problems == []

@@ -68,30 +68,6 @@ def step_timeline(parts: dict[str, Sequence[int]], phases: dict[str, int]) -> Fi
     return fig
 
 
-def steps_side_by_side(steps: dict[str, tuple[dict, dict]], limit: tuple[str, int]) -> Figure:
-    """Several steps on one scale, and the memory of a card as a line across them.
-
-    steps: title -> (parts, phases) as in step_timeline. limit: its name, and its bytes.
-    """
-    highest = max(limit[1], *(max(_total(parts)) for parts, _ in steps.values()))
-    scale, unit = byte_unit(highest)
-    fig, panels = new_figure(8.2, 4.1, ncols=len(steps), sharey=True)
-    for axes, (title, (parts, phases)) in zip(panels, steps.items(), strict=True):
-        peak = _stacked(axes, parts, phases, highest / scale, scale)
-        height = max(_total(parts)) / scale
-        below = height < limit[1] / scale  # the label stays clear of the line
-        text = f"   peak {height:,.2f} {unit}"
-        axes.text(peak, height, text, va="top" if below else "bottom", fontsize=9)
-        axes.axhline(limit[1] / scale, color=RED, lw=1.4, ls="--")
-        axes.set(title=title)
-    right = panels[-1].get_yaxis_transform()
-    panels[-1].text(0.99, 0.99 * limit[1] / scale, limit[0], transform=right, ha="right", va="top", fontsize=9)
-    panels[0].set(ylabel=f"{unit} alive")
-    handles, labels = panels[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    return fig
-
-
 def steps_and_peak(
     steps: dict[str, tuple[dict, dict]], operations: Sequence[str], around: int, limit: tuple[str, int], reach: int = 5
 ) -> Figure:

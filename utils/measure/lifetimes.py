@@ -1,14 +1,11 @@
 """When each tensor storage was born and when it died, to draw what fills memory at each moment of a step."""
 
 import math
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from utils.measure.memory import LiveBytes
 
 
 @dataclass
@@ -20,47 +17,40 @@ class Life:
     died: float = math.inf
 
 
-class Lifetimes(TorchDispatchMode):
-    """The lives of the tensor storages that are created inside the block.
+class Lifetimes(LiveBytes):
+    """LiveBytes that also knows when each storage was born, and when it died.
 
-    with Lifetimes() as memory: ...    then
-    memory.lives         a Life of each storage, in order of birth
+    with Lifetimes() as memory: ...    then, beside what LiveBytes has,
+    memory.lives         a Life of each storage that has bytes, in order of birth
     memory.operations    the operation that returned it, of each: "aten.mm"
     memory.now           how many have been born
-
-    What counts as a storage, and what does not, is as in LiveBytes.
     """
 
     def __init__(self):
         super().__init__()
         self.lives: list[Life] = []
         self.operations: list[str] = []
-        self._known: dict[int, Life | None] = {}  # by address; None for one that is older than the block
+        self._operation = ""
+        self._alive: dict[int, Life] = {}  # by address
 
     @property
     def now(self) -> int:
         return len(self.lives)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        created = function is torch.ops.aten.lift_fresh.default  # torch.tensor(...) passes its new tensor to this
-        self._meet((args, kwargs), function, born=created)
-        result = function(*args, **(kwargs or {}))
-        self._meet(result, function, born=True)
-        return result
+        self._operation = str(function._overloadpacket)
+        return super().__torch_dispatch__(function, types, args, kwargs)
 
-    def _meet(self, tree, function, born: bool) -> None:
-        for leaf in tree_leaves(tree):
-            if not isinstance(leaf, torch.Tensor) or (storage := leaf.untyped_storage())._cdata in self._known:
-                continue
-            life = Life(storage.nbytes(), self.now) if born else None
-            if life:
-                self.lives.append(life)
-                self.operations.append(str(function._overloadpacket))
-            self._known[storage._cdata] = life
-            weakref.finalize(storage, self._bury, storage._cdata)
+    def _remember(self, address: int, nbytes: int) -> None:
+        super()._remember(address, nbytes)
+        if nbytes:
+            self._alive[address] = Life(nbytes, self.now)
+            self.lives.append(self._alive[address])
+            self.operations.append(self._operation)
 
-    def _bury(self, address: int) -> None:
-        if life := self._known.pop(address):
+    def _forget(self, address: int) -> None:
+        super()._forget(address)
+        if life := self._alive.pop(address, None):
             life.died = self.now
 
 

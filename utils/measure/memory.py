@@ -85,12 +85,16 @@ class LiveBytes(TorchDispatchMode):
             storage = leaf.untyped_storage()
             if storage._cdata in self._known:
                 continue
-            size = storage.nbytes() if counted else 0
-            self._known[storage._cdata] = size
-            self.live += size
+            self._remember(storage._cdata, storage.nbytes() if counted else 0)
             weakref.finalize(storage, self._forget, storage._cdata)
 
+    def _remember(self, address: int, nbytes: int) -> None:
+        """A storage is born, or, with 0 bytes, is older than the block."""
+        self._known[address] = nbytes
+        self.live += nbytes
+
     def _forget(self, address: int) -> None:
+        """The storage at this address is gone."""
         self.live -= self._known.pop(address)
 
 

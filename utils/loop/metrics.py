@@ -132,8 +132,10 @@ def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
     return total(outputs, targets)
 
 
-def sum_and_count(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
+def sum_and_count(loss: Loss, outputs: Tree, targets: Tree, count_known: bool = True) -> tuple[Tensor, Tensor | None]:
     """The loss summed over the targets, and what to divide it by, both 0-dim, for any `loss` that `train` takes.
+
+    count_known: False if a KnownLoss need not count, because `count_beforehand` has done so: None is in its count's place.
 
     A sum without a count is divided by the number of targets: of class indices, if the outputs have an axis more, all but
     IGNORE; else of entries. Whether that is right is tried before the first step (preflight.py). Padding (no targets) has
@@ -144,7 +146,7 @@ def sum_and_count(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Ten
         zero = sum((0 * part.sum()).real for part in tensors(outputs) if part.is_floating_point() or part.is_complex())
         return zero, torch.zeros((), dtype=torch.int64, device=first.device)
     if what := as_known_loss(loss):
-        return what.sum(outputs, targets), what.count(targets)
+        return what.sum(outputs, targets), what.count(targets) if count_known else None
     value = loss(outputs, targets)
     if not isinstance(value, tuple):
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
@@ -176,6 +178,8 @@ def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
 
 def or_one(count: Tensor) -> Tensor:
     """The count, to divide by: 1 where nothing was counted."""
+    if count.device.type == "cpu":  # to ask a GPU would be to wait for it
+        return count if count else torch.ones_like(count)
     return count + (count == 0)
 
 

@@ -129,7 +129,7 @@ def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
 
 def forward_backward_with_retry(
     state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
-) -> list[tuple[Tensor, Tensor]]:
+) -> list[tuple[Tensor, Tensor | None]]:
     """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
     while True:
         try:
@@ -141,8 +141,9 @@ def forward_backward_with_retry(
         halve_micro_batches(state, failure, x, y)
 
 
-def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor]]:
-    """Compute the gradient of the batch's loss, one micro-batch at a time; return the sum and the count of each.
+def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss) -> list[tuple[Tensor, Tensor | None]]:
+    """Compute the gradient of the batch's loss, one micro-batch at a time; return the sum and the count of each (None, of a
+    KnownLoss: `divisor` is made of its counts).
 
     Every sum is divided by the count of the whole batch, so micro-batches and ranks may have different sizes.
     """
@@ -150,7 +151,7 @@ def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
     parts = []
     for x_part, y_part in micro_batches(state, x, y):
         with state.autocast:
-            total, count = sum_and_count(loss, state.forward(x_part), y_part)  # forward
+            total, count = sum_and_count(loss, state.forward(x_part), y_part, count_known=False)  # forward
         state.scaler.scale(total / divisor).backward()  # backward
         parts.append((total.detach(), count))
     state.require_same_training()

@@ -66,13 +66,15 @@ def followed(
     program: int | None = None,
     number: int = 0,
     model: str | None = None,
+    **theirs: object,
 ) -> dict:
     """The call of `train` as someone changes it who does what the message says.
 
     program: which of its programs to run first. names: what to set as its sentences say, at the `number`-th place: an
-    argument of train, or a field of its config. model: what they call the model to pass, "Wrapped(model)" say.
+    argument of train, or a field of its config. model: what they call the model to pass, "Wrapped(model)" say. theirs: other
+    names that the message speaks of.
     """
-    here = {"torch": torch, "Config": Config, "data": call["train_data"], **call}
+    here = {"torch": torch, "Config": Config, "data": call["train_data"], **call, **theirs}
     if program is not None:
         exec(programs(message)[program], here)
     call = {name: here[name] for name in call}  # a program may bind them anew

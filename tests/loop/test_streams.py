@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from helpers.advice import followed, refusal
 from helpers.on_ranks import on_ranks
 from helpers.watched import Watcher
 from torch import nn
@@ -383,9 +384,10 @@ class Batched(IterableDataset):
 )
 def test_a_position_that_is_not_what_was_handed_out(shift, what):
     """Counted after yield: the last example comes twice, or with a buffer a whole batch."""
-    lines = refused(Lines(shift), f"yielded not that but {what}", "count before yield", "a new Lines")
     model = Watched()
-    run_lines(lines, model=model, begin=Lines)
+    call = {"model": model, "train_data": Lines(shift), "config": CONFIG}
+    message = refusal(call, f"yielded not that but {what}", "count before yield", "a new Lines")
+    train(**followed(message, call, "train_data", program=0, begin=Lines))
     assert model.batches == trained_on(Lines())
 
 
@@ -498,11 +500,10 @@ def test_a_stream_of_dicts_is_told_how_to_make_pairs():
             yield from ({"text": "some", "ids": x, "labels": y} for x, y in super().__iter__())
 
     model = Watched()
-    lines = refused(Dicts(), "a dict with text, ids, labels")
-    lines = [
-        line.replace("batch['text']", "batch['ids']") for line in lines
-    ]  # the guess is for the reader to put right
-    run_lines(lines, model=model, data=Dicts())
+    call = {"model": model, "train_data": Dicts(), "config": CONFIG}
+    message = refusal(call, "a dict with text, ids, labels")
+    message = message.replace("batch['text']", "batch['ids']")  # the guess is for the reader to put right
+    train(**followed(message, call, "collate", program=0))
     assert model.batches == trained_on(Lines())
 
 

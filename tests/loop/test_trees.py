@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers.advice import followed
+from helpers.advice import followed, programs
 from helpers.paths import ROOT
 from torch import nn
 from torch.utils._pytree import register_pytree_node
@@ -386,18 +386,6 @@ def ranks_train_as_one(world: int, name: str, parallel: str, batch_size: int) ->
 # ---- the batch comes first -------------------------------------------------------------------------------------------
 
 
-def lines_of(message: str) -> list[str]:
-    """The programs that a message shows: each ends with a call of train."""
-    programs, lines = [], []
-    for line in str(message).splitlines():
-        if line.startswith("    "):
-            lines.append(line)
-            if line.startswith("    train("):
-                programs.append(textwrap.dedent("\n".join(lines)))
-                lines = []
-    return programs
-
-
 def refused(model, data, *words: str, **options) -> str:
     """Refused before a step, naming these; the whole message."""
     given = {name: options.pop(name) for name in ("loss", "collate") if name in options}
@@ -409,22 +397,10 @@ def refused(model, data, *words: str, **options) -> str:
     return str(error.value)
 
 
-def first_record(message: str, model, data, loss, program: int = 0) -> dict:
-    """The record of the first step of the run that was refused, once its loss is changed as the message says."""
-    call = {"model": model, "train_data": data, "config": Config(steps=1, **SGD), "loss": loss}
-    return train(**followed(message, call, "loss", program=program)).history[0]
-
-
-def run_lines(program: str, model, data, **names) -> dict:
-    """Run a program of a message as it stands; the record of its first step."""
-    history = []
-
-    def and_note(*arguments, **options):
-        history.extend(train(*arguments, **options).history)
-
-    names |= {"torch": torch, "train": and_note, "model": model, "data": data}
-    exec(program, {"config": Config(steps=1, **SGD), **names})
-    return history[0]
+def first_record(message: str, model, data, *names: str, program: int = 0, wrapped: str | None = None, **given) -> dict:
+    """The record of the first step of the run that was refused, once these arguments are changed as the message says."""
+    call = {"model": model, "train_data": data, "config": Config(steps=1, **SGD), **given}
+    return train(**followed(message, call, *names, program=program, model=wrapped)).history[0]
 
 
 def mask_time_first(examples):
@@ -439,9 +415,10 @@ def test_one_leaf_that_puts_time_first_is_named_and_the_lines_turn_it(length):
     data = Rows(x, NEXT[:, :length].clamp(min=0))
     words = f"{'1 example' if length == 2 else '2 examples'} came as x['attention_mask'] of shape ("
     message = refused(Reader(), data, words, collate=mask_time_first, loss=cross_entropy_sum)
-    (program,) = lines_of(message)
     expected = mean_of_tokens(Reader()(x), NEXT[:, :length].clamp(min=0)).item()
-    assert run_lines(program, Reader(), data, collate=mask_time_first)["loss"] == pytest.approx(expected, rel=1e-12)
+    assert first_record(message, Reader(), data, "collate", collate=mask_time_first)["loss"] == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_a_leaf_of_another_length_is_named():
@@ -487,7 +464,7 @@ def test_a_tuple_that_puts_time_first():
 
     words = "x[1] of shape (3, 2, 2)", "turn it in collate, and have the model turn it back"
     data = Rows((X, OTHER.transpose(1, 2)), LABELS)
-    assert not lines_of(refused(Both(one_plus_two), data, *words, collate=collate))
+    assert not programs(refused(Both(one_plus_two), data, *words, collate=collate))
 
 
 class TimeFirst(TensorDataset):
@@ -542,11 +519,11 @@ NAMES = [*"abcdefghijkl"]
 def test_rows_of_dicts_train_with_their_masks(rows):
     """Of tensors, and of lists, of which torch would stack the first entries, the second ones, and so on."""
     words = "Dict with input_ids, attention_mask, labels" if isinstance(rows, Encodings) else "a dict with input_ids"
-    (program,) = lines_of(refused(Reader(), rows, words))
+    message = refused(Reader(), rows, words)
     x = {"input_ids": IDS, "attention_mask": MASK}
     expected, there = by_hand(Reader(), mean_of_tokens, x, NEXT)
     model = Reader()
-    assert run_lines(program, model, rows)["loss"] == pytest.approx(expected, rel=1e-12)
+    assert first_record(message, model, rows, "collate")["loss"] == pytest.approx(expected, rel=1e-12)
     torch.testing.assert_close(weights(model), there, rtol=0, atol=1e-14)
 
 
@@ -554,30 +531,29 @@ def test_rows_of_dicts_without_a_name_for_the_target():
     """Nothing is left out: x and y are both the row."""
     rows, model = Dicts(a=X, b=REAL), Model(lambda model, x: model.one(x["a"]))
     loss = lambda outputs, y: ((outputs - y["b"]).square().sum(), y["b"].numel())  # noqa: E731
-    (program,) = lines_of(refused(model, rows, "a dict with a, b", loss=loss))
-    program = program.replace("config=config", "config=config, loss=loss")
-    assert run_lines(program, model, rows, loss=loss)["loss"] > 0
+    message = refused(model, rows, "a dict with a, b", loss=loss)
+    assert first_record(message, model, rows, "collate", loss=loss)["loss"] > 0
     with pytest.raises(ValueError, match="a dict with a, b"):
         evaluate(model, rows)
     alone = Dicts(pixels=X, label=LABELS)
-    (program,) = lines_of(refused(model, alone, "a dict with pixels, label"))
-    assert run_lines(program, Model(lambda model, x: model.one(x)), alone)["loss"] > 0
+    message = refused(model, alone, "a dict with pixels, label")
+    assert first_record(message, Model(lambda model, x: model.one(x)), alone, "collate")["loss"] > 0
 
 
 def test_examples_of_three():
     """The last is y; x is all the others."""
     data = TensorDataset(X, OTHER, LABELS)
-    (program,) = lines_of(refused(Both(one_plus_two), data, "a list of Tensor, Tensor, Tensor"))
+    message = refused(Both(one_plus_two), data, "a list of Tensor, Tensor, Tensor")
     expected, _ = by_hand(Both(one_plus_two), F.cross_entropy, (X, OTHER), LABELS)
-    assert run_lines(program, Both(one_plus_two), data)["loss"] == pytest.approx(expected, rel=1e-12)
+    assert first_record(message, Both(one_plus_two), data, "collate")["loss"] == pytest.approx(expected, rel=1e-12)
 
 
 def test_lists_of_numbers():
     """They come as one tensor for each place. A model may take that; one that does not is given tensors by the lines."""
     data = [(row, label) for row, label in zip(X.tolist(), LABELS.tolist(), strict=True)]
     model = nn.Linear(4, 3)
-    (program,) = lines_of(refused(model, data, "x[3] (2,) torch.float64", "Lists of numbers came as lists of tensors"))
-    assert run_lines(program, model, data)["loss"] > 0
+    message = refused(model, data, "x[3] (2,) torch.float64", "Lists of numbers came as lists of tensors")
+    assert first_record(message, model, data, "collate")["loss"] > 0
     taken = Model(lambda model, x: model.one(torch.stack(x, 1)))
     expected, _ = by_hand(taken, F.cross_entropy, list(X.T), LABELS)
     assert train(taken, data, None, Config(steps=1, **SGD)).history[0]["loss"] == pytest.approx(expected, rel=1e-6)
@@ -600,8 +576,8 @@ def test_a_model_that_takes_the_parts_of_x():
         (ByName(), {"input_ids": IDS, "attention_mask": MASK}, NEXT),
         (OneByOne(None), (X, OTHER), LABELS),
     ]:
-        (program,) = lines_of(refused(model, Rows(x, y), "It is called with x as it is"))
-        assert run_lines(program, model, Rows(x, y))["loss"] > 0
+        message = refused(model, Rows(x, y), "It is called with x as it is")
+        assert first_record(message, model, Rows(x, y), wrapped="Unpacked(model)")["loss"] > 0
 
 
 # ---- leaves that are no tensors --------------------------------------------------------------------------------------
@@ -728,12 +704,14 @@ def test_a_number_of_trees_says_what_to_divide_by():
     ]:
         message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=sum_of)
         expected = sum_of(copy.deepcopy(model)(X), y).item() / count
-        assert first_record(message, copy.deepcopy(model), Rows(X, y), sum_of)["loss"] == pytest.approx(expected)
-        mean = lambda o, t, sum_of=sum_of: sum_of(o, t) / len(o[0])  # noqa: E731
-        message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=mean)
-        assert first_record(message, copy.deepcopy(model), Rows(X, y), mean, program=1)["loss"] == pytest.approx(
+        assert first_record(message, copy.deepcopy(model), Rows(X, y), "loss", loss=sum_of)["loss"] == pytest.approx(
             expected
         )
+        mean = lambda o, t, sum_of=sum_of: sum_of(o, t) / len(o[0])  # noqa: E731
+        message = refused(model, Rows(X, y), "the loss does not say what to divide by", loss=mean)
+        assert first_record(message, copy.deepcopy(model), Rows(X, y), "loss", loss=mean, program=1)[
+            "loss"
+        ] == pytest.approx(expected)
 
 
 def test_a_mean_of_trees_and_a_count_is_no_sum():
@@ -741,7 +719,7 @@ def test_a_mean_of_trees_and_a_count_is_no_sum():
     data = Rows(X, {"label": LABELS, "box": REAL})
     message = refused(Model(of_two_heads), data, "the loss is a mean", loss=mean)
     expected = of_both(Model(of_two_heads)(X), {"label": LABELS, "box": REAL})[0].item() / N
-    assert first_record(message, Model(of_two_heads), data, mean)["loss"] == pytest.approx(expected)
+    assert first_record(message, Model(of_two_heads), data, "loss", loss=mean)["loss"] == pytest.approx(expected)
 
 
 def contrast(outputs, targets):
@@ -817,7 +795,9 @@ def test_a_mean_that_the_model_has_taken_is_no_sum():
     loss = lambda outputs, y: (outputs["loss"], len(y))  # noqa: E731
     message = refused(Model(of_its_own), data, "the loss is a mean", loss=loss)
     expected = F.cross_entropy(Model(of_its_own).one(X), LABELS).item()
-    assert first_record(message, Model(of_its_own), data, loss)["loss"] == pytest.approx(expected, rel=1e-12)
+    assert first_record(message, Model(of_its_own), data, "loss", loss=loss)["loss"] == pytest.approx(
+        expected, rel=1e-12
+    )
     with pytest.raises(ValueError, match="the loss is a mean"):
         evaluate(Model(of_its_own), data, loss=loss)
 

@@ -25,12 +25,11 @@ from utils.data.workers import FAILED, from_workers
 from utils.device import rng_state, set_rng_state
 
 CPU = torch.device("cpu")
-PADDED = """; if their lengths differ, have them padded:
+PADDED = """; if their lengths differ, have them padded, and pass collate=collate:
     from torch.nn.utils.rnn import pad_sequence
     def collate(examples):
         x, y = zip(*examples)
-        return pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True, padding_value=-100)
-    train(model, data, config=config, collate=collate)"""
+        return pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True, padding_value=-100)"""
 LISTED = 1 << 22  # examples whose order is drawn as a list; with more, each position is computed when it is needed
 
 

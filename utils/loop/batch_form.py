@@ -70,11 +70,10 @@ def _advice_on_pairs(batch: object, data: Dataset) -> str:
 
 
 def _collate(pair: str, examples: str) -> str:
-    return f""". Say what of them is x, which the model gets, and what is y:
+    return f""". Say what of them is x, which the model gets, and what is y, and pass collate=collate:
     def collate(examples):
         batch = torch.utils.data.default_collate({examples})
-        return {pair}
-    train(model, data, config=config, collate=collate)"""
+        return {pair}"""
 
 
 def _has_lists_of_numbers(data: Dataset) -> bool:
@@ -99,23 +98,21 @@ def advice_on_calling(data: Dataset, x: Tree) -> str:
     if not isinstance(x, dict | list | tuple):
         return ". It is called with x as it is"
     stars, by = ("**", "by name") if isinstance(x, dict) else ("*", "one by one")
-    return f""". It is called with x as it is, a {type(x).__name__}. If it takes its parts {by}:
+    return f""". It is called with x as it is, a {type(x).__name__}. If it takes its parts {by}, pass Unpacked(model):
     class Unpacked(torch.nn.Module):
         def __init__(self, model):
             super().__init__()
             self.model = model
         def forward(self, x):
-            return self.model({stars}x)
-    train(Unpacked(model), data, config=config)"""
+            return self.model({stars}x)"""
 
 
-LISTS_AS_TENSORS = """. Lists of numbers came as lists of tensors, one for each place. As one tensor:
+LISTS_AS_TENSORS = """. Lists of numbers came as lists of tensors, one for each place. For one tensor, pass collate=collate:
     from torch.utils._pytree import tree_map
     def collate(examples):
         is_list = lambda part: isinstance(part, list)
         rows = [tree_map(torch.as_tensor, row, is_leaf=is_list) for row in examples]
-        return torch.utils.data.default_collate(rows)
-    train(model, data, config=config, collate=collate)"""
+        return torch.utils.data.default_collate(rows)"""
 
 
 def check_outputs(outputs: Tree, recognised: KnownLoss | None, what: str) -> None:
@@ -215,8 +212,7 @@ def _may_be_assigned_to(tree: Tree) -> bool:
     return (tree is None or isinstance(tree, Tensor | dict | list)) and all(map(_may_be_assigned_to, parts))
 
 
-BATCH_FIRST_IN_TREES = """. Where time comes first, and have the model put it back:
+BATCH_FIRST_IN_TREES = """. Where time comes first, pass collate=batch_first, and have the model put it back:
     def batch_first(examples):
         x, y = collate(examples){moves}
-        return x, y
-    train(model, data, config=config, collate=batch_first)"""
+        return x, y"""

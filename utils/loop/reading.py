@@ -139,7 +139,7 @@ class Stream:
                 f"not that but {what}: a resumed run would not be the same. Its state_dict must say what was handed out "
                 "(count before yield, not after), and what it draws at random must come from that state, or from the global "
                 "streams of this process, which are seeded for each step; those of its workers are not. Or have its items "
-                f"counted from outside, and read again, if begin() makes a new {type(self.data).__name__}:"
+                f"counted from outside, and read again, if begin() makes a new {type(self.data).__name__}: pass "
                 f"{COUNTED[self.share is not None]}"
             )
         first = read[0]
@@ -316,22 +316,19 @@ class Stream:
 
 
 COUNTED = (
-    """
-    from utils.data.positioned import Positioned
-    train(model, Positioned(begin), config=config)""",
-    """
-    from utils.data.positioned import PositionedExamples
-    train(model, PositionedExamples(begin), config=config)""",
+    """train_data=Positioned(begin), with
+    from utils.data.positioned import Positioned""",
+    """train_data=PositionedExamples(begin), with
+    from utils.data.positioned import PositionedExamples""",
 )
 APART = (
     ": utils.distributed.ranks.current_ranks() says which this is",
-    """. Every second, of two, say:
+    """. Every second, of two, say, with train_data=stream:
     from itertools import islice
     from utils.data.positioned import PositionedExamples
     from utils.distributed.ranks import current_ranks
     ranks = current_ranks()
-    stream = PositionedExamples(lambda: islice(train_data, ranks.rank, None, ranks.world))
-    train(model, stream, config=config)""",
+    stream = PositionedExamples(lambda: islice(train_data, ranks.rank, None, ranks.world))""",
 )
 
 

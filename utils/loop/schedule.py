@@ -33,10 +33,9 @@ def factors_of(schedule: Schedule | None, config: Config) -> array | None:
         if (value := getattr(config, name)) != getattr(Config, name):
             raise ValueError(
                 f"schedule is a function, which replaces {', '.join(REPLACED)} of the config, and {name} is {value!r} "
-                "there: leave it out. A function may begin with a warm-up, here of 100 steps:\n"
+                "there: leave it out. A function may begin with a warm-up, here of 100 steps; pass schedule=warmed_up:\n"
                 "    def warmed_up(step, steps):\n"
-                "        return min(1.0, (step + 1) / 100) * schedule(step, steps)\n"
-                "    train(model, data, config=config, schedule=warmed_up)"
+                "        return min(1.0, (step + 1) / 100) * schedule(step, steps)"
             )
     with own_random_streams():
         factors = array("d", (_factor(schedule, step, config.steps) for step in range(config.steps)))

@@ -28,6 +28,7 @@ EXAMPLES, BATCH, STEPS = 44, 12, 14  # four steps an epoch, the last of them sho
 EPOCH = math.ceil(EXAMPLES / BATCH)
 CHECK_EVERY = 5  # steps after which a device is asked, instead of 50
 LR, WARMUP, DECAY, CLIP = 1e-2, 3, 0.9, 0.5
+DIGESTED = [0, EXAMPLES // 2, EXAMPLES - 1]  # the examples that the loop reads last before the first step
 
 
 @dataclass(frozen=True)
@@ -146,16 +147,18 @@ class Points(Dataset):
         self.y = self.x[:, :3].argmax(1)
         self.seen, self.bad, self.struck = [], set(), 0
         self.plan = plan if plan.place == "data" and plan.rank == rank else None
-        self.tried = 2 * plan.world + 3  # examples, before the first step: the last ones for the digest of the data
+        self.tried = None  # how many were read before the first step; None while they are being read
         sizes = [len(range(rank, _batch_size(step), plan.world)) for step in range(STEPS)]
-        starts = [self.tried + sum(sizes[:step]) for step in range(STEPS)]
+        starts = [sum(sizes[:step]) for step in range(STEPS)]
         self.planted = {starts[s] + _part_starts(sizes[s], plan.config.accumulation)[plan.part] for s in plan.steps}
 
     def __len__(self) -> int:
         return EXAMPLES
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        if self.plan and len(self.seen) in self.planted:
+        if self.tried is None and self.seen[-3:] == DIGESTED:
+            self.tried = len(self.seen)
+        if self.plan and self.tried is not None and len(self.seen) - self.tried in self.planted:
             self.bad.add(i)
         self.struck += i in self.bad
         x = _struck(self.x[i], self.plan.value) if i in self.bad else self.x[i]
@@ -275,7 +278,7 @@ class ByHand:
         self.optimizer = kind[config.optimizer](parameters, lr=LR, fused=True)
         self.ranks = [(Clock(plan, rank), Points(plan, rank), iter(seen[rank])) for rank in range(plan.world)]
         for _, data, _ in self.ranks:
-            data.seen = [None] * data.tried
+            data.tried = 0
         self.scale = 65536.0 if config.precision == "fp16" else 1.0
         self.blocked: list[int] = []
         self.known = 0  # of these, by the schedule

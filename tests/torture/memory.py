@@ -187,10 +187,8 @@ def _one_of_two_ranks(here: Path, need: int, draw: random.Random):
     """Both stop, and both name the rank."""
     limited, since, parallel = draw.randrange(2), draw.randint(1, STEPS), draw.choice(("ddp", "fsdp"))
 
-    tried = parallel == "ddp"  # it makes a forward pass before the first step
-
     def ranked(rank: int) -> None:
-        fit(build(int(need / 2 * 0.6) if rank == limited else 0, since + tried), parallel=parallel)
+        fit(build(int(need / 2 * 0.6) if rank == limited else 0, since), parallel=parallel)
 
     for rank, (code, said) in enumerate(together(ranked, 2, here)):
         words = f"RuntimeError: out of memory at step {since} on rank {limited}, which cannot repeat it"

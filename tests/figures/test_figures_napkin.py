@@ -57,13 +57,6 @@ def test_seconds_that_have_no_logarithm_are_refused(seconds, forecast):
         figures.seconds_by_batch(seconds, forecast)
 
 
-def test_days_fall_with_the_mfu():
-    figure = figures.days_by_mfu({"run": 72.0}, {"half": (0.5, 144.0)})
-    curve = figure.axes[0].lines[0]
-    assert np.allclose(curve.get_xdata() * curve.get_ydata(), 72)
-    assert "half: 144 days" in written(figure)
-
-
 def test_what_binds_draws_the_curve_and_labels_each_memory():
     figure = figures.what_binds(np.array([1.0, 100.0]), np.array([3e9, 30e9]), {"alone": 5e9, "sharded": 160e9})
     curve, *walls = figure.axes[0].lines

@@ -38,7 +38,6 @@ BARS = {
 }
 LINES = {
     "model_against_data": lambda: napkin.model_against_data({"a": 1e20, "b": 1e21, "c": 1e22}, {}, {}),
-    "days_by_mfu": lambda: napkin.days_by_mfu({"a": 1.0, "b": 2.0}, {}),
     "roofline": lambda: flops.roofline(dict.fromkeys("abcd", (1000000000000.0, 100000000000.0))),
     "once_and_each": lambda: flops.once_and_each({1: 2e-4, 9: 3e-4}, 2e-4, 1e-5),
     "gradient_norms": lambda: debugging.gradient_norms(dict.fromkeys("abcd", RISING)),

@@ -87,21 +87,6 @@ def seconds_by_batch(seconds: dict[int, float], forecast: float) -> Figure:
     return fig
 
 
-def days_by_mfu(runs: dict[str, float], marks: dict[str, tuple[float, float]]) -> Figure:
-    """Days of a run against MFU. runs: label -> days at an MFU of 1; marks: label -> (MFU, days at it)."""
-    fig, axes = new_figure(7.4, 3.4)
-    shares = np.linspace(0.1, 1, 200)
-    for (label, days), colour, dash in zip(runs.items(), LINES, DASHES, strict=False):
-        axes.plot(shares, days / shares, color=colour, linestyle=dash, label=label)
-    for label, (share, days) in marks.items():
-        axes.plot(share, days, "o", color=BLACK, markersize=5)
-        text = f"{label}: {days:,.0f} days"
-        axes.annotate(text, (share, days), xytext=(6, 5), textcoords="offset points", fontsize=8)
-    axes.set(xlim=(0.1, 1.08), ylim=(0, None), xlabel="MFU (fraction of the dense bf16 peak)", ylabel="days")
-    axes.legend(loc="upper right", fontsize=8, frameon=False)
-    return fig
-
-
 def what_binds(
     days: np.ndarray,
     by_compute: np.ndarray,

@@ -92,9 +92,14 @@ def _jumps(axes, start: int, stride: tuple[int, int], y: float) -> None:
         if step:
             depth = 0.75 if abs(step) == far else 0.35
             curve = f"arc3,rad={2 * depth / step}"  # a curve is half as deep as its control point
-            style = dict(arrowstyle="->", connectionstyle=curve, color=colour, linestyle=dashes, linewidth=1.8)
-            axes.annotate("", (start + step, y), (start, y), arrowprops=style | {"shrinkA": 0, "shrinkB": 0})
-        words = f"to the next {move}: {step:+} {'places' if abs(step) != 1 else 'place'}" if step else f"to the next {move}: stay"
+            style = {"arrowstyle": "->", "connectionstyle": curve, "color": colour, "linestyle": dashes}
+            style |= {"linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", (start + step, y), (start, y), arrowprops=style)
+        words = (
+            f"to the next {move}: {step:+} {'places' if abs(step) != 1 else 'place'}"
+            if step
+            else f"to the next {move}: stay"
+        )
         axes.text(x, y + 1.1, words, fontsize=9, color=colour)
 
 

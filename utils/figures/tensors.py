@@ -100,7 +100,7 @@ def _jumps(axes, start: int, stride: tuple[int, int], y: float) -> None:
             if step
             else f"to the next {move}: stay"
         )
-        axes.text(x, y + 1.1, words, fontsize=9, color=colour)
+        axes.text(x, y + 1.1, words, fontsize=9, color=BLUE if colour == BLUE else "#B04A00")  # readable
 
 
 def cache_lines(walks: dict[str, list[int]], columns: int, *, itemsize=4, line_bytes=64, rows_shown=10) -> Figure:

@@ -43,7 +43,8 @@ def storage_layout(shape, stride, offset=0, *, stored=None, itemsize=4, title=""
 
     `shape`, `stride`, `offset`: as a tensor reports them (elements). `stored`: elements in the storage (default: up
     to the last one read). `itemsize`: bytes per element. All axes but the last become rows, and a place
-    wears the colours of all rows that read it. ValueError if the view is empty or reads outside the storage.
+    wears the colours of all rows that read it. Of a matrix the two strides are drawn, as jumps from its first element.
+    ValueError if the view is empty or reads outside the storage.
     """
     shape, stride = tuple(shape), tuple(stride)
     places = flat_positions(shape, stride, offset)
@@ -54,20 +55,23 @@ def storage_layout(shape, stride, offset=0, *, stored=None, itemsize=4, title=""
     if rows.min() < 0 or rows.max() >= stored:
         reach = f"{rows.min()} to {rows.max()}"
         raise ValueError(f"places {reach} leave a storage of {stored}: check stride and offset")
-    width, height = max(rows.shape[1], stored, 12), len(rows) + 3.4
+    depth = 1.5 if len(shape) == 2 else 0  # of the arrows below the storage
+    width, height = max(rows.shape[1], stored, 12), len(rows) + 3.4 + depth
     fig, axes = new_figure(0.44 * width + 0.3, 0.44 * height + 0.3)
     for (row, column), place in np.ndenumerate(rows):
         _square(axes, column, row, place, [row])
     for place in range(stored):
         readers = [row for row in range(len(rows)) if place in rows[row]]
         _square(axes, place, len(rows) + 1.7, place, readers)
+    if len(shape) == 2:
+        _jumps(axes, offset, stride, len(rows) + 2.2)
     numbers = f"shape {shape}   stride {stride}   offset {offset}"
     nominal, held, read = rows.size * itemsize, stored * itemsize, np.unique(rows).size
     sizes = f"nominal {rows.size} × {itemsize} B = {nominal:,} B     stored {stored} × {itemsize} B = {held:,} B"
     axes.text(-0.5, -1.0, f"{title}    {numbers}".strip(), fontsize=10)
     axes.text(-0.5, len(rows) + 0.9, "the storage, in the order of memory (grey: never read)", fontsize=9)
-    axes.text(-0.5, len(rows) + 2.8, f"{sizes}     read {read} places", fontsize=9)
-    axes.set(xlim=(-0.6, width - 0.4), ylim=(len(rows) + 2.9, -1.4), aspect="equal")
+    axes.text(-0.5, len(rows) + 2.8 + depth, f"{sizes}     read {read} places", fontsize=9)
+    axes.set(xlim=(-0.6, width - 0.4), ylim=(len(rows) + 2.9 + depth, -1.4), aspect="equal")
     axes.set_axis_off()
     return fig
 
@@ -79,6 +83,24 @@ def _square(axes, x: float, y: float, place: int, rows: list[int]) -> None:
         low = y - 0.46 + 0.92 * k / len(colours)
         axes.add_patch(plt.Rectangle((x - 0.46, low), 0.92, 0.92 / len(colours), color=colour, alpha=0.75, lw=0))
     axes.text(x, y, int(place), ha="center", va="center", fontsize=9, color=BLACK if rows else INK)
+
+
+def _jumps(axes, start: int, stride: tuple[int, int], y: float) -> None:
+    """The two strides of a matrix, each an arrow below its storage, from the first element to the next row or column."""
+    far = max(map(abs, stride))
+    for move, step, colour, dashes, x in (("column", stride[1], BLUE, "-", -0.5), ("row", stride[0], RED, "--", 5.0)):
+        if step:
+            depth = 0.75 if abs(step) == far else 0.35
+            curve = f"arc3,rad={2 * depth / step}"  # a curve is half as deep as its control point
+            style = {"arrowstyle": "->", "connectionstyle": curve, "color": colour, "linestyle": dashes}
+            style |= {"linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", (start + step, y), (start, y), arrowprops=style)
+        words = (
+            f"to the next {move}: {step:+} {'places' if abs(step) != 1 else 'place'}"
+            if step
+            else f"to the next {move}: stay"
+        )
+        axes.text(x, y + 1.1, words, fontsize=9, color=BLUE if colour == BLUE else "#B04A00")  # readable
 
 
 def cache_lines(walks: dict[str, list[int]], columns: int, *, itemsize=4, line_bytes=64, rows_shown=10) -> Figure:

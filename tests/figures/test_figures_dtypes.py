@@ -15,6 +15,8 @@ def test_bit_layouts_colour_each_field_and_write_each_bit():
     field = {to_hex(colour): name[0] for name, colour in figures.FIELD_COLOURS.items()}
     assert "".join(field[colour] for colour in colours) == "seemi" + "semm"
     assert texts(figure) == [*"01100", "tiny", "1 + 2 + 1   3", *"1011", "full", "1 + 1 + 2   -1.5"]
+    assert legend(figure) == ["sign", "exponent", "mantissa", "ignored"]
+    assert legend(figures.bit_layouts([("full", "1011", 1, 2, -1.5)])) == ["sign", "exponent", "mantissa"]
 
 
 def test_bit_layouts_refuse_a_number_with_too_few_bits():
@@ -56,12 +58,6 @@ def test_trajectories_draw_each_weight_and_their_mean():
     figure = figures.trajectories(paths, exact=np.array([1, 0.8]), nearest=np.ones(2))
     drawn = [list(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata())]
     assert drawn == [[1, 0.9], [1, 0.7], [1, 0.8], [1, 0.8], [1, 1]]
-
-
-def test_stalled_names_each_line_with_where_it_arrives():
-    figure = figures.stalled({"a": [1, 0.5, 0.25], "b": [1, 1, 1]})
-    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 0.5, 0.25], [1, 1, 1]]
-    assert texts(figure) == ["a: 0.2500", "b: 1.0000"]
 
 
 def test_second_moments_have_a_panel_for_each_kind_of_gradients():

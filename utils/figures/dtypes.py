@@ -19,13 +19,14 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
     rows: (name, bits as a string of 0 and 1, exponent bits, mantissa bits, number). Bits beyond 1 + exponent + mantissa
     are drawn as ignored. ValueError if a string is shorter than its fields.
     """
-    longest = max(len(digits) for _, digits, *_ in rows)
+    longest, drawn = max(len(digits) for _, digits, *_ in rows), set()
     fig, axes = new_figure(max(0.1 * longest + 2.4, 6), 0.36 * len(rows) + 0.7)
     for row, (name, digits, exponent, mantissa, number) in enumerate(rows):
         used = 1 + exponent + mantissa
         if len(digits) < used:
             raise ValueError(f"{name}: {len(digits)} bits for fields of {used}: give all bits of the number")
         fields = ["sign"] + ["exponent"] * exponent + ["mantissa"] * mantissa + ["ignored"] * (len(digits) - used)
+        drawn.update(fields)
         for place, (digit, field) in enumerate(zip(digits, fields, strict=True)):
             box = plt.Rectangle((place, row - 0.38), 1, 0.76, facecolor=FIELD_COLOURS[field], edgecolor="white", lw=0.7)
             axes.add_patch(box)
@@ -35,7 +36,8 @@ def bit_layouts(rows: list[tuple[str, str, int, int, float]]) -> Figure:
         text = f"1 + {exponent} + {mantissa}   {number:.10g}"
         axes.text(len(digits) + 0.8, row, text, va="center", fontsize=8)
     for field, colour in FIELD_COLOURS.items():
-        axes.scatter([], [], marker="s", s=60, color=colour, edgecolor=GREY, linewidth=0.4, label=field)
+        if field in drawn:
+            axes.scatter([], [], marker="s", s=60, color=colour, edgecolor=GREY, linewidth=0.4, label=field)
     axes.legend(loc="upper left", bbox_to_anchor=(0.05, 0), ncols=len(FIELD_COLOURS), fontsize=9)
     axes.set(xlim=(-5, longest + 18), ylim=(len(rows) - 0.4, -0.6), xticks=[], yticks=[])
     axes.set_axis_off()
@@ -201,18 +203,6 @@ def trajectories(paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray) -> F
     axes.plot(nearest, "-.", color=RED, linewidth=2, label="to nearest")
     axes.set(xlabel="update", ylabel="weight")
     axes.legend(loc="lower left")
-    return fig
-
-
-def stalled(paths: dict[str, list[float]]) -> Figure:
-    """One weight after each update, a line for each format, named at its end with the value that it arrives at."""
-    fig, axes = new_figure(6.8, 3.2)
-    for (name, values), colour, dash in zip(paths.items(), (BLUE, RED, GREEN), ("-", "--", ":"), strict=False):
-        axes.plot(range(1, len(values) + 1), values, color=colour, linestyle=dash, linewidth=2.2)
-        axes.text(len(values) * 1.02, values[-1], f"{name}: {values[-1]:.4f}", va="center")
-    longest = max(map(len, paths.values()))
-    axes.set(xlabel="update", ylabel="weight", xlim=(0, longest * 1.22))
-    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= longest])
     return fig
 
 

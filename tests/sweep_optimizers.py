@@ -197,18 +197,26 @@ def runs_of_gpt() -> Iterator[Run]:
 
 
 def runs_of_ledger(whole: dict) -> Iterator[Run]:
-    """Each of the program's changes taken back at lower rates, which a program without it may bear better."""
+    """Each of the program's changes taken back at lower rates, which a program without it may bear better.
+
+    And at its own rate, the clip with a limit above most norms and with one below all of them.
+    """
     taken_back = {
         "warmup": (0, (1e-3, 2e-3, 3e-3, 5e-3)),
         "clip": (0.0, (2e-3, 3e-3, 5e-3)),
         "cosine": (False, (3e-3, 5e-3)),
+        "optimizer": ("Adam", (3e-3, 5e-3)),  # without the decay
     }
     for seed in range(3):
         yield Run("gpt", "SGD", 0.1, seed)
         yield from (Run("gpt", "Adam", lr, seed) for lr in (1e-3, 2e-3, 3e-3, 5e-3))
         yield from (Run("gpt", "AdamW", lr, seed, **whole) for lr in (2e-3, 5e-3))
         for change, (without, rates) in taken_back.items():
-            yield from (Run("gpt", "AdamW", lr, seed, **whole | {change: without}) for lr in rates)
+            yield from (
+                Run(**{"network": "gpt", "optimizer": "AdamW", "lr": lr, "seed": seed} | whole | {change: without})
+                for lr in rates
+            )
+        yield from (Run("gpt", "AdamW", 0.01, seed, **whole | {"clip": limit}) for limit in (5.0, 0.1))
 
 
 def runs_of_steps() -> Iterator[Run]:

@@ -127,16 +127,6 @@ def test_run_losses_draw_the_level_with_its_name():
     assert [text.get_text() for text in figure.axes[0].texts] == ["pairs"]
 
 
-def test_norms_draw_each_seed_and_mark_the_longest_of_the_first():
-    figure = figures.norms(
-        {"one": {"a": [[1.0, 9.0], [2.0, 3.0]], "b": [[5.0, 4.0]]}, "two": {"a": [[1.0, 1.5]], "b": [[2.0]]}}
-    )
-    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines]
-    assert drawn == [[2, 3], [1, 9], [5, 4]] and legend(figure) == ["a", "b"]
-    assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("9.0", (1, 9.0)), ("5.0", (0, 5.0))]
-    assert [title(axes) for axes in figure.axes] == ["one", "two"]
-
-
 def test_gains_draw_the_mean_the_seeds_and_this_machine():
     figure = figures.gains({"a": [0.1, 0.3], "b": [0.4]}, {"b": [0.5]})
     (axes,) = figure.axes

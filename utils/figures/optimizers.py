@@ -167,28 +167,6 @@ def run_losses(losses: dict[str, list[list[float]]], window: int, level: tuple[s
     return fig
 
 
-def norms(panels: dict[str, dict[str, list[list[float]]]]) -> Figure:
-    """The gradient's norm in each step from 0 on, logarithmic, a panel each: title -> name -> norms, one list a seed.
-
-    Each seed is a line, and the first one is drawn stronger. Its longest is marked with its height.
-    """
-    fig, all_axes = new_figure(9.6, 3.8, ncols=len(panels), sharex=True, sharey=True)
-    for axes, (title, lines) in zip(all_axes, panels.items(), strict=True):
-        for place, (name, seeds) in enumerate(lines.items()):
-            look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4]}
-            for each in seeds[1:]:
-                axes.plot(each, linewidth=0.9, alpha=0.4, **look)
-            first = seeds[0]
-            axes.plot(first, linewidth=1.8, label=name, **look)
-            step = int(np.argmax(first))
-            axes.annotate(f"{first[step]:.1f}", (step, first[step]), xytext=(4, 2), fontsize=9, **OFFSET)
-        axes.set(yscale="log", xlabel="step", title=title)
-        axes.grid(color=PALE)
-    all_axes[0].set_ylabel("norm of the gradient, before the clip")
-    fig.legend(*all_axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(lines), fontsize=9)
-    return fig
-
-
 def gains(kept: dict[str, list[float]], own: dict[str, list[float]]) -> Figure:
     """By how much each program's loss is below another one's: a bar for the mean, a small dot for each seed.
 

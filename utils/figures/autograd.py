@@ -101,7 +101,7 @@ def _signed(number: object) -> str:
 
 
 def too_early() -> Figure:
-    """The graph of x² + x²·x at x = 2, walked from the nearest box on: the square hands on what it has, and more comes later."""
+    """The graph of x² + x²·x at x = 2, walked nearest first: the square hands on what it has, and more comes later."""
     figure, axes = new_figure(7.4, 2.6)
     spots = {"x": (0, 0.9), "square": (2.3, 0.9), "product": (4.3, 0), "sum": (6.3, 0.9)}
     boxes = {

@@ -33,6 +33,18 @@ def test_chain_rule_leaves_a_box_empty_whose_gradient_is_not_known():
     assert "−66" in texts(some) and "−66" not in texts(without)
 
 
+def test_too_early_shows_the_turns_and_what_comes_too_late():
+    shown = texts(figures.too_early())
+    assert [f"turn {turn}" for turn in (4, 2, 3, 1)] == [text for text in shown if text.startswith("turn")]
+    assert shown.count("2 · 1") == 2 and "2, too late" in shown
+
+
+def test_score_slopes_draws_p_and_p_minus_y():
+    left, right = figures.score_slopes([0.25, 0.75], right=1).axes
+    assert [bar.get_height() for bar in left.patches] == [0.25, 0.75]
+    assert [bar.get_height() for bar in right.patches] == [0.25, -0.25]
+
+
 def test_sweeps_says_how_many_passes_each_mode_takes():
     shown = words(figures.sweeps(50_890))
     assert "50,890 weights: 50,890 passes" in shown and "1 loss: 1 pass" in shown

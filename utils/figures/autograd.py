@@ -100,6 +100,65 @@ def _signed(number: object) -> str:
     return number if isinstance(number, str) else f"{number:g}".replace("-", "−")
 
 
+def too_early() -> Figure:
+    """The graph of x² + x²·x at x = 2, walked nearest first: the square hands on what it has, and more comes later."""
+    figure, axes = new_figure(7.4, 2.6)
+    spots = {"x": (0, 0.9), "square": (2.3, 0.9), "product": (4.3, 0), "sum": (6.3, 0.9)}
+    boxes = {
+        "x": ("x", "2"),
+        "square": ("square = x · x", "4"),
+        "product": ("square · x", "8"),
+        "sum": ("square + product", "12"),
+    }
+    turns = {"sum": "turn 1", "square": "turn 2", "product": "turn 3", "x": "turn 4"}
+    paid = [
+        ("sum", "square", "1", 0, 0.5, BLACK), ("sum", "product", "1", 0, 0.5, BLACK),
+        ("square", "x", "2 · 1", 0.35, 0.5, BLACK), ("square", "x", "2 · 1", -0.35, 0.5, BLACK),
+        ("product", "square", "2, too late", 0, 0.5, INK), ("product", "x", "4", -0.25, 0.5, BLACK),
+    ]  # fmt: skip
+    for start, end, words, bend, share, ink in paid:
+        (x0, y0), (x1, y1) = spots[start], spots[end]
+        arrow = {
+            "arrowstyle": "-|>", "color": RED if ink == INK else GREY, "connectionstyle": f"arc3,rad={bend}",
+            "shrinkA": 30, "shrinkB": 30,
+        }  # fmt: skip
+        axes.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
+        aside = 0.5 * bend
+        place = x0 + share * (x1 - x0) - aside * (y0 - y1), y0 + share * (y1 - y0) + aside * (x0 - x1)
+        axes.text(*place, words, ha="center", va="center", fontsize=9.5, color=ink, bbox=plate(), zorder=4)
+    for number, (name, (x, y)) in enumerate(spots.items()):
+        formula, value = boxes[name]
+        axes.add_patch(
+            Rectangle((x - 0.42, y - 0.2), 0.84, 0.4, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
+        )
+        axes.text(x, y, value, ha="center", va="center", fontsize=11, zorder=4)
+        axes.text(x + 0.39, y + 0.17, str(number), ha="right", va="top", fontsize=9, color=INK, zorder=4)
+        axes.text(x, y + 0.24, formula, ha="center", va="bottom", fontsize=9.5, zorder=4)
+        axes.text(x, y - 0.25, turns[name], ha="center", va="top", fontsize=9.5, color=BLUE, zorder=4)
+    axes.set(xlim=(-0.7, 7.3), ylim=(-0.6, 1.6))
+    axes.axis("off")
+    return figure
+
+
+def score_slopes(probabilities: list[float], right: int) -> Figure:
+    """Bars: the probabilities p of one example, and beside them p − y, the slopes of its cross-entropy for the scores.
+
+    right: the place of the right class, drawn in another colour and with another pattern.
+    """
+    figure, panels = new_figure(7.4, 2.6, ncols=2)
+    slopes = [p - (place == right) for place, p in enumerate(probabilities)]
+    for axes, heights, title in zip(
+        panels, (probabilities, slopes), ("p: probabilities", "p − y: slopes"), strict=True
+    ):
+        for place, height in enumerate(heights):
+            looks = {"color": RED, "hatch": "///", "edgecolor": "white"} if place == right else {"color": BLUE}
+            axes.bar(place, height, **looks, label="right kind" if place == right else "_")
+        axes.axhline(0, color=BLACK, linewidth=0.8)
+        axes.set(title=title, xlabel="kind", xticks=range(len(heights)), ylim=(-1, 1))
+    panels[0].legend(loc="lower left", fontsize=9)
+    return figure
+
+
 def decision_regions(
     ticks: list[float], surface: list[list[float]], points: list[tuple], names: tuple[str, str] = ("+1", "−1")
 ) -> Figure:

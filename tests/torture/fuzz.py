@@ -296,6 +296,10 @@ class Trial:
             self.outcome = "refused in its first backward"
             if self.made or (self.folder and checkpoint.find(self.folder / "checkpoints")):
                 self.wrong.append(f"after {self.made} steps {said}")
+        elif self.begun == 0 and "in a trial before the first step (" in said and unmoved:
+            self.outcome = "stopped by an error of its own, in a trial"
+            if _files(self.folder) != self.files or _must_train(self.case):
+                self.wrong.append(f"files were written, or without reason: {said}")
         elif unread := _unread(self.case):
             self.outcome = "stopped at an example"
             numbers = map(int, re.findall(r"\d+", said.partition("example")[2]))

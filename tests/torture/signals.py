@@ -136,7 +136,7 @@ def _sigterm_within(one: Try) -> bool:
     """In a save, or just before a validation, the one after the last step included."""
     if one.draw.random() < 0.5:
         asks = partial(
-            call_before, loop, "evaluate", one.draw.randrange(VALIDATIONS), partial(_send_myself, signal.SIGTERM)
+            call_before, loop, "score", one.draw.randrange(VALIDATIONS), partial(_send_myself, signal.SIGTERM)
         )
         return one.must_have_saved(one.ended(one.start(asks)))
     instant = (one.draw.randrange(12), one.draw.randrange(one.lines), signal.SIGTERM)

@@ -1516,6 +1516,7 @@ ELSEWHERE = {  # messages whose advice other tests follow: part of the text, and
     "with fsdp a copy of it is trained": "loop/test_trees.py::test_shards_are_of_a_copy_on_which_a_loss_would_look",
     "let on_step return it for each record": "loop/test_selection.py::test_a_missing_number_ends_the_run_with_lines",
     "by which the best is selected": "loop/test_selection.py::test_a_number_that_is_not_finite_ends_the_run_or",
+    "begin), with\n": "loop/test_streams.py::test_a_position_that_is_not_what_was_handed_out",
     "A function may begin with a warm-up": "loop/test_schedule.py::test_a_schedule_in_the_config_too_is_refused_with",
     "the loss draws random numbers by": "loop/test_random_losses.py::test_numbers_of_another_stream_for_each_target",
     "make a generator in __getitem__": "loop/test_draws.py::test_a_generator_out_of_sight_is_noticed_by_what_it_does",

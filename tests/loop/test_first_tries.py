@@ -230,7 +230,7 @@ def test_a_dataloader():
 def test_dicts():
     lines = refused(net(), Dicts(), "a dict with pixels, labels")
     model = net()
-    run_lines(lines, model=model, data=Dicts())
+    train(model, Dicts(), None, CONFIG, collate=run_lines(lines)["collate"])
     assert not torch.equal(model[0].weight, net()[0].weight)
 
 

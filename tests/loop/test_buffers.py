@@ -170,3 +170,27 @@ def test_a_buffer_whose_writes_torch_does_not_count_at_all():
     assert run(model, 5, bad=2).skipped == 1
     run(other, 4)
     assert_same(model, other)
+
+
+class Late(nn.Module):
+    """It has no buffer until its first forward makes a module that has."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, x):
+        if not hasattr(self, "counter"):
+            self.counter = nn.Module()
+            self.counter.register_buffer("calls", torch.zeros(()))
+        if self.training:
+            self.counter.calls += 1
+        return self.layer(x)
+
+
+def test_buffers_that_the_first_forward_makes_are_put_back_in_later_steps():
+    model, other = Late(), Late()
+    assert run(model, 6, 4, ema=0.0).skipped == 1
+    run(other, 5, ema=0.0)
+    assert_same(model, other)

@@ -139,6 +139,7 @@ class Snapshot:
     def note_uncounted_writes(self) -> None:
         """At the end of the first step, before it may be undone. Waits for the device, if there are large buffers."""
         if self.uncounted is None:
+            self.modules = list(self.model.modules())  # a forward may have made some
             self.uncounted = set(self._uncounted_changes())
 
     def _uncounted_changes(self) -> list[str]:

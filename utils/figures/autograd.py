@@ -112,11 +112,11 @@ def too_early() -> Figure:
     }
     turns = {"sum": "turn 1", "square": "turn 2", "product": "turn 3", "x": "turn 4"}
     paid = [
-        ("sum", "square", "1", 0, 0.5, BLACK), ("sum", "product", "1", 0, 0.5, BLACK),
-        ("square", "x", "2 · 1", 0.35, 0.5, BLACK), ("square", "x", "2 · 1", -0.35, 0.5, BLACK),
-        ("product", "square", "2, too late", 0, 0.5, INK), ("product", "x", "4", -0.25, 0.5, BLACK),
+        ("sum", "square", "1", 0, BLACK), ("sum", "product", "1", 0, BLACK),
+        ("square", "x", "2 · 1", 0.35, BLACK), ("square", "x", "2 · 1", -0.35, BLACK),
+        ("product", "square", "2, too late", 0, INK), ("product", "x", "4", -0.25, BLACK),
     ]  # fmt: skip
-    for start, end, words, bend, share, ink in paid:
+    for start, end, words, bend, ink in paid:
         (x0, y0), (x1, y1) = spots[start], spots[end]
         arrow = {
             "arrowstyle": "-|>", "color": RED if ink == INK else GREY, "connectionstyle": f"arc3,rad={bend}",
@@ -124,7 +124,7 @@ def too_early() -> Figure:
         }  # fmt: skip
         axes.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
         aside = 0.5 * bend
-        place = x0 + share * (x1 - x0) - aside * (y0 - y1), y0 + share * (y1 - y0) + aside * (x0 - x1)
+        place = (x0 + x1) / 2 - aside * (y0 - y1), (y0 + y1) / 2 + aside * (x0 - x1)
         axes.text(*place, words, ha="center", va="center", fontsize=9.5, color=ink, bbox=plate(), zorder=4)
     for number, (name, (x, y)) in enumerate(spots.items()):
         formula, value = boxes[name]

@@ -289,7 +289,7 @@ def test_the_red_message_is_what_the_lecture_prints(tmp_path):
     (numbers,) = [line for line in proof.splitlines() if line.startswith("assert first < T4 < second")]
     cells = [*before, proof, proof.replace(numbers, belief)]
     line = [sys.executable, "-c", FAILS]
-    environment = ENVIRONMENT | {"IPYTHONDIR": str(tmp_path)}
+    environment = ENVIRONMENT | {"IPYTHONDIR": str(tmp_path), "COURSE_OFFLINE": "1"}  # no word of a download
     done = subprocess.run(line, input=json.dumps(cells), env=environment, capture_output=True, text=True)
     green, red = done.stdout.split("BEFORE THE LAST\n")
     assert "Error" not in green and belief in red, done.stdout + done.stderr

@@ -146,7 +146,9 @@ def sum_and_count(loss: Loss, outputs: Tree, targets: Tree, count_known: bool = 
         zero = sum((0 * part.sum()).real for part in tensors(outputs) if part.is_floating_point() or part.is_complex())
         return zero, torch.zeros((), dtype=torch.int64, device=first.device)
     if what := as_known_loss(loss):
-        return what.sum(outputs, targets), what.count(targets) if count_known else None
+        if isinstance(loss, KnownLoss) and not count_known:
+            return what.sum(outputs, targets), None
+        return what.sum(outputs, targets), what.count(targets)
     value = loss(outputs, targets)
     if not isinstance(value, tuple):
         return value, count_targets(targets) if outputs.dim() > targets.dim() else count_entries(targets)
@@ -178,9 +180,7 @@ def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
 
 def or_one(count: Tensor) -> Tensor:
     """The count, to divide by: 1 where nothing was counted."""
-    if count.device.type == "cpu":  # to ask a GPU would be to wait for it
-        return count if count else torch.ones_like(count)
-    return count + (count == 0)
+    return count + (count == 0) if count.is_floating_point() else count.clamp(min=1)
 
 
 def count_correct(loss: Loss, outputs: Tree, targets: Tree) -> tuple[Tensor, Tensor] | None:

@@ -92,7 +92,7 @@ def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
     x (B, ...), y (B, ...): this rank's examples of the batch, each one tensor or a tree of them.
 
     What a GPU runs here beyond a loop by hand of the same maths, and what it is good for:
-        ne, count_nonzero, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
+        ne, count_nonzero, clamp, eq, add, div: the sum of the losses is divided once, by the count of all parts and ranks
         stack, sum, _to_copy, _foreach_mul_: a loss that says its count when it is called may correct that count afterwards
         lt, logical_not_, ge, logical_or_, copy_, mul_, _foreach_sub_: a step that is not finite is left out, nobody waiting
         clone, where: then buffers are as before

@@ -53,7 +53,7 @@ print(f"before: {accuracy(model, x_val, y_val):.0%} right")
 losses = []
 for epoch in range(epochs):
     start = now()
-    for rows in torch.randperm(len(x)).split(batch_size):
+    for rows in torch.randperm(len(x)).to(device).split(batch_size):
         loss = F.cross_entropy(model(x[rows]), y[rows])
         loss.backward()
         with torch.no_grad():

@@ -101,3 +101,11 @@ def test_precision_bars_hatches_what_was_not_measured():
     assert [(bar.get_height(), bar.get_hatch()) for bar in left.patches] == [(1.0, None), (0.25, "///")]
     assert [bar.get_height() for bar in right.patches] == [24]
     assert [text.get_text() for axes in (left, right) for text in axes.texts] == ["1.00", "0.25", "24.0"]
+
+
+def test_apart_from_draws_the_mean_distance_over_a_window():
+    figure = figures.apart_from([1.0, 1.0, 1.0], {"bf16": [1.0, 2.0, 3.0]}, [1.0, 1.0, 2.0], window=2)
+    another, bf16, zero = figure.axes[0].lines
+    assert list(bf16.get_ydata()) == [0.5, 1.5] and list(another.get_ydata()) == [0, 0.5]
+    assert list(bf16.get_xdata()) == [2, 3] and list(zero.get_ydata()) == [0, 0]
+    assert legend(figure) == ["float32, another start", "bf16"]

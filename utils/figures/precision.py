@@ -220,3 +220,22 @@ def precision_bars(times: dict[str, tuple[float, bool]], peaks: dict[str, int]) 
     right.set_xticks(range(len(peaks)), list(peaks))
     right.set(title="peak of your program", ylim=(0, 1.15 * max(peaks.values()) / 1e6), ylabel="MB")
     return fig
+
+
+def apart_from(
+    reference: Sequence[float], curves: dict[str, Sequence[float]], another: Sequence[float], window: int = 20
+) -> Figure:
+    """What each curve lies above or below the reference, as a mean over `window` steps; `another` start of it in grey."""
+    fig, axes = new_figure(7.4, 3.4)
+
+    def distance(losses: Sequence[float]) -> np.ndarray:
+        return np.convolve(np.subtract(losses, reference), np.ones(window) / window, mode="valid")
+
+    steps = np.arange(window, len(reference) + 1)
+    axes.plot(steps, distance(another), color=GREY, lw=3, label="float32, another start")
+    for place, (name, losses) in enumerate(curves.items()):
+        axes.plot(steps, distance(losses), color=COLOURS[1 + place], lw=1.6, label=name, **signs(place, steps))
+    axes.axhline(0, color=BLACK, lw=0.9)
+    axes.set(xlabel="step", ylabel="training loss − float32's")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig

@@ -93,3 +93,19 @@ def test_loss_histogram_gives_the_share_left_of_each_line():
     assert [text.strip() for text in texts(figure)] == ["0 in bf16: 50%", "0 in fp16: 25%"]
     assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [-9.0, -12.0]
     assert sum(patch.get_height() for patch in figure.axes[0].patches) == 4
+
+
+def test_precision_bars_hatches_what_was_not_measured():
+    figure = figures.precision_bars({"float32": (1.0, True), "fp8": (0.25, False)}, {"float32": 24_000_000})
+    left, right = figure.axes
+    assert [(bar.get_height(), bar.get_hatch()) for bar in left.patches] == [(1.0, None), (0.25, "///")]
+    assert [bar.get_height() for bar in right.patches] == [24]
+    assert [text.get_text() for axes in (left, right) for text in axes.texts] == ["1.00", "0.25", "24.0"]
+
+
+def test_apart_from_draws_the_mean_distance_over_a_window():
+    figure = figures.apart_from([1.0, 1.0, 1.0], {"bf16": [1.0, 2.0, 3.0]}, [1.0, 1.0, 2.0], window=2)
+    another, bf16, zero = figure.axes[0].lines
+    assert list(bf16.get_ydata()) == [0.5, 1.5] and list(another.get_ydata()) == [0, 0.5]
+    assert list(bf16.get_xdata()) == [2, 3] and list(zero.get_ydata()) == [0, 0]
+    assert legend(figure) == ["float32, another start", "bf16"]

@@ -199,3 +199,43 @@ def loss_histogram(powers: Sequence[float], blind: dict[str, float]) -> Figure:
         axes.text(edge, height * top, f"0 in {name}: {np.mean(powers < edge):.0%}  ", ha="right", va="center")
     axes.set(xlabel="loss of one example, as a power of two", ylabel="examples", ylim=(0, 1.3 * top))
     return fig
+
+
+def precision_bars(times: dict[str, tuple[float, bool]], peaks: dict[str, int]) -> Figure:
+    """Two rows of bars: the time of a step against the first one's, and the bytes at its peak.
+
+    times: precision -> (part of the first one's time, whether it was measured); what was not is hatched. peaks: precision ->
+    bytes.
+    """
+    fig, (left, right) = new_figure(7.6, 2.9, ncols=2, width_ratios=(len(times), len(peaks)))
+    for place, (share, measured) in enumerate(times.values()):
+        look = {"color": BLUE} if measured else {"facecolor": "white", "edgecolor": BLUE, "hatch": "///"}
+        left.bar(place, share, 0.7, **look)
+        left.text(place, share + 0.02, f"{share:.2f}", ha="center", va="bottom", fontsize=9)
+    left.set_xticks(range(len(times)), list(times))
+    left.set(title="time of a step, H200 (hatched: forecast)", ylim=(0, 1.15), ylabel="float32 = 1")
+    for place, nbytes in enumerate(peaks.values()):
+        right.bar(place, nbytes / 1e6, 0.7, color=ORANGE)
+        right.text(place, 1.01 * nbytes / 1e6, f"{nbytes / 1e6:.1f}", ha="center", va="bottom", fontsize=9)
+    right.set_xticks(range(len(peaks)), list(peaks))
+    right.set(title="peak of your program", ylim=(0, 1.15 * max(peaks.values()) / 1e6), ylabel="MB")
+    return fig
+
+
+def apart_from(
+    reference: Sequence[float], curves: dict[str, Sequence[float]], another: Sequence[float], window: int = 20
+) -> Figure:
+    """What each curve lies above or below the reference, as a mean over `window` steps; `another` start of it in grey."""
+    fig, axes = new_figure(7.4, 3.4)
+
+    def distance(losses: Sequence[float]) -> np.ndarray:
+        return np.convolve(np.subtract(losses, reference), np.ones(window) / window, mode="valid")
+
+    steps = np.arange(window, len(reference) + 1)
+    axes.plot(steps, distance(another), color=GREY, lw=3, label="float32, another start")
+    for place, (name, losses) in enumerate(curves.items()):
+        axes.plot(steps, distance(losses), color=COLOURS[1 + place], lw=1.6, label=name, **signs(place, steps))
+    axes.axhline(0, color=BLACK, lw=0.9)
+    axes.set(xlabel="step", ylabel="training loss − float32's")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig

@@ -52,15 +52,23 @@ def test_resume_matrix_says_what_differs():
     assert shown.split() == ["same", "same", "differs", "same"]
 
 
-def test_run_lives_say_how_each_process_ended():
-    figure = figures.run_lives([0, 13, 36], [13, 38, 60], ["SIGTERM", "SIGKILL", "finished"], every=4)
+def test_run_lives_say_how_each_process_ended_and_what_was_lost():
+    saves = [[4, 8, 12, 13], [16, 20], [24]]
+    figure = figures.run_lives([0, 13, 20], [13, 23, 24], ["SIGTERM", "SIGKILL", "finished"], saves)
     shown = words(figure)
-    assert all(text in shown for text in ("SIGTERM at step 13", "SIGKILL at step 38", "finished at step 60"))
-    assert [list(line.get_xdata()) for line in figure.axes[0].lines] == [
-        [4, 8, 12, 13],
-        [16, 20, 24, 28, 32, 36],
-        [40, 44, 48, 52, 56, 60],
-    ]
+    assert all(text in shown for text in ("SIGTERM after step 13", "SIGKILL after step 23", "finished after step 24"))
+    assert [list(line.get_xdata()) for line in figure.axes[0].lines] == saves
+    lost = [patch.get_width() for patch in figure.axes[0].patches if patch.get_hatch()]
+    assert lost == [0, 3, 0]
+
+
+def test_the_price_of_saving_is_least_where_both_prices_are_equal():
+    figure = figures.price_of_saving(60.0, 12_000.0, {300.0: 0.2, 1200.0: 0.1, 4800.0: 0.2})
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    saving, failing, whole = (lines[name].get_ydata() for name in ("to saving", "to failures", "in all, by your rule"))
+    at_best = int(whole.argmin())
+    assert abs(saving[at_best] / failing[at_best] - 1) < 0.05
+    assert list(lines["simulated"].get_ydata()) == [20.0, 10.0, 20.0]
 
 
 def test_decision_film_has_a_frame_for_each_checkpoint():

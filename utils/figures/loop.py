@@ -157,39 +157,46 @@ def resume_matrix(matrix: dict[str, dict[str, bool]]) -> Figure:
     return fig
 
 
-def run_lives(starts: list[int], ends: list[int], reasons: list[str], every: int) -> Figure:
-    """The processes that made one run, a row each, from step to step, with their checkpoints as dots.
+def run_lives(starts: list[int], ends: list[int], reasons: list[str], saves: list[list[int]]) -> Figure:
+    """The processes that made one run, a row each, from step to step, with their saves as dots; what was lost is hatched.
 
-    starts, ends: first and last step of each process. reasons: what ended it; SIGKILL saves nothing more, all others do.
-    every: steps between checkpoints.
+    starts, ends: first and last step of each process. reasons: what ended it. saves: the steps after which it saved.
     """
     fig, axes = new_figure(7.4, 0.55 * len(starts) + 1.0)
     for row, (start, end, reason) in enumerate(zip(starts, ends, reasons, strict=True)):
-        saves = list(range(start - start % every + every, end + 1, every))
-        if reason != "SIGKILL" and end not in saves:
-            saves.append(end)
-        axes.barh(row, end - start, left=start, height=0.42, color=SKY)
-        axes.plot(saves, [row] * len(saves), "o", color=BLUE, markersize=4, label=None if row else "checkpoint")
+        kept = max([start, *saves[row]])
+        axes.barh(row, kept - start, left=start, height=0.42, color=SKY)
+        lost = {"color": "white", "edgecolor": ORANGE, "hatch": "///", "label": None if row else "lost, and made again"}
+        axes.barh(row, end - kept, left=kept, height=0.42, **lost)
+        axes.plot(saves[row], [row] * len(saves[row]), "o", color=BLUE, markersize=4, label=None if row else "a save")
         style = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        axes.annotate(f"{reason} at step {end}", (end, row), xytext=(8, 0), **style)
+        axes.annotate(f"{reason} after step {end}", (end, row), xytext=(8, 0), **style)
     axes.set_yticks(range(len(starts)), [f"process {number}" for number in range(1, len(starts) + 1)])
-    axes.set_xticks([*starts, max(ends)])
-    axes.set(xlabel="step", xlim=(0, 1.3 * max(ends)), ylim=(len(starts) - 0.4, -0.6))
+    axes.set_xticks(sorted({*starts, max(ends)}))
+    axes.set(xlabel="steps made", xlim=(0, 1.35 * max(ends)), ylim=(len(starts) - 0.4, -0.6))
     axes.legend(loc="lower left", fontsize=8)
     return fig
 
 
-def validation_curves(curves: dict[str, list[list[float]]], every: int) -> Figure:
-    """The loss on new text over some runs: name -> losses after every so many steps, one list a start."""
-    figure, axes = new_figure(7.0, 3.4)
-    for (name, runs), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
-        for number, losses in enumerate(runs):
-            steps = [every * (place + 1) for place in range(len(losses))]
-            axes.plot(steps, losses, color=colour, linewidth=2, label=None if number else name)
-    axes.set(xlabel="steps", ylabel="loss on new text", xlim=(0, None))
-    axes.grid(color=PALE)
-    axes.legend(loc="upper left")
-    return figure
+def price_of_saving(save: float, between: float, simulated: dict[float, float]) -> Figure:
+    """The share of a run that is lost by how often one saves: to saving, to failures, in all; and simulated, as dots.
+
+    save: seconds that a save takes. between: mean seconds between failures. simulated: {interval in seconds: share lost}.
+    """
+    fig, axes = new_figure(6.6, 3.2)
+    intervals = np.geomspace(min(simulated), max(simulated), 200)
+    saving, failing = save / intervals, intervals / (2 * between)
+    axes.plot(intervals / 60, 100 * saving, color=BLUE, ls="--", label="to saving")
+    axes.plot(intervals / 60, 100 * failing, color=ORANGE, ls=":", lw=2, label="to failures")
+    axes.plot(intervals / 60, 100 * (saving + failing), color=BLACK, label="in all, by your rule")
+    axes.plot([i / 60 for i in simulated], [100 * s for s in simulated.values()], "o", color=GREEN, label="simulated")
+    axes.set_xscale("log")
+    ticks = [2, 5, 10, 20, 50, 100, 200]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="minutes from one save to the next", ylabel="% of the run lost", ylim=(0, 45))
+    axes.legend(fontsize=8, loc="upper center")
+    return fig
 
 
 def decision_film(frames, points, labels, extent: float) -> Film:

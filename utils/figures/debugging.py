@@ -197,7 +197,14 @@ def detector_table(passes: dict[str, Sequence[bool]], detectors: Sequence[str], 
             colour, word = ("#EDEDED", "") if passed else (RED, "alarm")
             axes.barh(row, 0.94, left=column - 0.47, height=0.84, color=colour)
             axes.text(column, row, word, ha="center", va="center", color="white", fontsize=9)
-        axes.text(len(detectors) - 0.15, row, f"{costs[name] + 0.0:+.2f}".replace("-", "−"), ha="center", va="center", fontsize=9)
+        axes.text(
+            len(detectors) - 0.15,
+            row,
+            f"{costs[name] + 0.0:+.2f}".replace("-", "−"),
+            ha="center",
+            va="center",
+            fontsize=9,
+        )
     axes.set_xticks(range(len(detectors) + 1), [*detectors, "cost, nats"])
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(passes)), list(passes))

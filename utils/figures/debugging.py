@@ -196,7 +196,7 @@ def detector_table(passes: dict[str, Sequence[bool]], detectors: Sequence[str], 
         for column, passed in enumerate(verdicts):
             colour, word = ("#EDEDED", "") if passed else (RED, "alarm")
             axes.barh(row, 0.94, left=column - 0.47, height=0.84, color=colour)
-            axes.text(column, row, word, ha="center", va="center", color="white", fontsize=9)
+            axes.text(column, row, word, ha="center", va="center", color=BLACK, fontsize=9)
         axes.text(
             len(detectors) - 0.15,
             row,

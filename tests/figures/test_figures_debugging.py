@@ -89,3 +89,39 @@ def test_first_and_last_draws_an_arrow_for_each_run_and_writes_both_losses():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["as it stands", "broken"]
     right, wrong = (arrow.arrow_patch.get_edgecolor() for arrow in arrows)
     assert right != wrong and axes.get_xscale() == "log"
+
+
+def test_two_losses_draws_a_full_and_an_open_circle_for_each_run_and_a_line_at_the_first():
+    figure = figures.two_losses({"right": (2.0, 2.5), "A": (3.0, 3.5)})
+    (axes,) = figure.axes
+    circles = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
+    assert [(float(line.get_xdata()[0]), int(line.get_ydata()[0])) for line in circles] == [
+        (2.0, 0),
+        (2.5, 0),
+        (3.0, 1),
+        (3.5, 1),
+    ]
+    assert [line.get_markerfacecolor() == "white" for line in circles] == [False, True, False, True]
+    assert [2.0, 2.0] in [list(line.get_xdata()) for line in axes.lines]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["right", "A"]
+
+
+def test_where_it_moves_draws_a_panel_for_each_program_and_a_cross_at_the_letter():
+    figure = figures.where_it_moves({"as it stands": [[False, True]], "no mask": [[True, True]]}, at=(0, 1))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["as it stands", "no mask"]
+    assert [axes.images[0].get_array().tolist() for axes in figure.axes] == [[[0, 1]], [[1, 1]]]
+    assert all([*axes.lines[0].get_xdata(), *axes.lines[0].get_ydata()] == [1, 0] for axes in figure.axes)
+
+
+def test_detector_table_writes_each_alarm_and_each_cost():
+    figure = figures.detector_table(
+        {"right": [True, True], "bug": [True, False]}, ["one", "two"], {"right": 0.0, "bug": -0.25}
+    )
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["", "", "+0.00", "", "alarm", "−0.25"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["one", "two", "cost, nats"]
+
+
+def test_detector_table_wants_a_verdict_of_each_detector():
+    with pytest.raises(ValueError, match="'bug'"):
+        figures.detector_table({"bug": [True]}, ["one", "two"], {"bug": 0.0})

@@ -155,3 +155,60 @@ def first_and_last(losses: dict[str, tuple[float, float]]) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(losses)), list(losses))
     return fig
+
+
+def two_losses(runs: dict[str, tuple[float, float]]) -> Figure:
+    """Loss on the training text and in validation after each run, a row each; the first run is the one to compare with."""
+    fig, axes = new_figure(7.4, 0.28 * len(runs) + 1.1)
+    for row, (training, validation) in enumerate(runs.values()):
+        colour = GREEN if row == 0 else BLUE
+        axes.plot((training, validation), (row, row), color=colour, lw=1.2, zorder=2)
+        axes.plot(training, row, "o", color=colour, markersize=7, zorder=3)
+        axes.plot(validation, row, "o", color=colour, markersize=9, markerfacecolor="white", mew=1.5, zorder=2.5)
+    reference, _ = next(iter(runs.values()))
+    axes.axvline(reference, color=GREY, lw=1.2, zorder=1)
+    axes.set_yticks(range(len(runs)), list(runs))
+    axes.set(xlabel="loss in nats after the last step", ylim=(len(runs) - 0.4, -0.6))
+    axes.plot([], [], "o", color=BLACK, markersize=7, label="on the training text")
+    axes.plot([], [], "o", color=BLACK, markersize=9, markerfacecolor="white", mew=1.5, label="as validate says")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
+
+
+def where_it_moves(tables: dict[str, Sequence[Sequence[bool]]], at: tuple[int, int]) -> Figure:
+    """Which places of which windows moved when the letter at (window, place) was changed: a panel for each program."""
+    fig, panels = new_figure(7.8, 2.5, ncols=len(tables), squeeze=False, sharey=True)
+    row, place = at
+    for axes, (name, table) in zip(panels[0], tables.items(), strict=True):
+        axes.imshow(np.array(table, dtype=float), cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
+        axes.plot(place, row, "x", color=RED, markersize=8, mew=2)
+        axes.set(title=name, xlabel="place")
+    panels[0][0].set_ylabel("window")
+    return fig
+
+
+def detector_table(passes: dict[str, Sequence[bool]], detectors: Sequence[str], costs: dict[str, float]) -> Figure:
+    """Which detector (a column) gave an alarm at which program (a row), and on the right what each has cost in nats."""
+    if odd := [name for name, row in passes.items() if len(row) != len(detectors)]:
+        raise ValueError(f"{odd} have not one verdict for each of {len(detectors)} detectors")
+    fig, axes = new_figure(7.4, 0.32 * len(passes) + 0.9)
+    for row, (name, verdicts) in enumerate(passes.items()):
+        for column, passed in enumerate(verdicts):
+            colour, word = ("#EDEDED", "") if passed else (RED, "alarm")
+            axes.barh(row, 0.94, left=column - 0.47, height=0.84, color=colour)
+            axes.text(column, row, word, ha="center", va="center", color=BLACK, fontsize=9)
+        axes.text(
+            len(detectors) - 0.15,
+            row,
+            f"{costs[name] + 0.0:+.2f}".replace("-", "−"),
+            ha="center",
+            va="center",
+            fontsize=9,
+        )
+    axes.set_xticks(range(len(detectors) + 1), [*detectors, "cost, nats"])
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(passes)), list(passes))
+    axes.set(xlim=(-0.55, len(detectors) + 0.3), ylim=(len(passes) - 0.45, -0.55))
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return fig

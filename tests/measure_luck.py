@@ -3,8 +3,8 @@
     python tests/measure_luck.py recipes          # 0.5 s a run on one quiet core: five minutes
     python tests/measure_luck.py longer           # 20 and 50 s a run: a quarter of an hour
 
-Each run is kept in tests/measured/luck.json, or in fashion_longer.json, as soon as it is done, with the machine, the versions and the day. Runs that are
-there are not made again. The loop, the network and the recipes are those of the lecture's own cells.
+Each run is kept in tests/measured/luck.json, or in fashion_longer.json, as soon as it is done, with machine, versions
+and day. Runs that are there are not made again. The loop, the network and the recipes are those of the lecture.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CELLS = (
     "ours-stepped",
     "recipes",
 )  # of the lecture: what the runs of `recipes` need
-SEEDS, EPOCHS, CNN_EPOCHS = 60, 10, 7
+SEEDS, EPOCHS, CNN_EPOCHS = 41, 10, 7
 CNN_RECIPE = {"batch_size": 128, "lr": 3e-3, "schedule": "cosine", "warmup": 200, "weight_decay": 0.05}
 
 

@@ -40,7 +40,7 @@ def run(script: str, folder: Path, *arguments: str, **environment: str) -> subpr
 
 
 SCRIPTS = [
-    pytest.param("12_the_fashionmnist_lab", "the-script", id="fashion"),
+    pytest.param("deeper/12_one_page_and_its_exercises", "the-script", id="fashion"),
     pytest.param("14_many_ranks", "single-script", id="single"),
     pytest.param("14_many_ranks", "ddp-script", id="ddp"),
     pytest.param("14_many_ranks", "fsdp-script", id="fsdp"),
@@ -60,9 +60,9 @@ def test_a_script_is_plain_python_that_imports_nothing_of_the_course(lecture, ce
         assert subprocess.run(ruff, input=script, text=True, cwd=ROOT).returncode == 0
 
 
-# Lecture 12
+# A second reading of lecture 12
 
-FASHION = ("12_the_fashionmnist_lab", "the-script")
+FASHION = ("deeper/12_one_page_and_its_exercises", "the-script")
 
 
 def published() -> str:

@@ -74,3 +74,25 @@ def test_chances_show_each_probability_and_mark_the_label():
     for axes in bars:
         (label,) = {patch.get_facecolor() for patch in axes.patches[1:]}
         assert label != axes.patches[0].get_facecolor()
+
+
+def test_seeds_draw_each_label_in_percent():
+    (axes,) = figures.seeds({"twenty": [0.85, 0.86], "hers": [0.9]}, "% right").axes
+    assert [list(line.get_xdata()) for line in axes.lines] == [[85, 86], [90]]
+    assert legend(axes.figure) == ["twenty", "hers"]
+
+
+def test_judges_draw_a_column_for_each_judge_and_the_whiskers_of_run_0():
+    scores = np.array([[0.8, 0.9], [0.7, 0.6]])
+    (axes,) = figures.judges(scores, [0.01, 0.02], "% right").axes
+    assert [list(axes.lines[k].get_ydata()) for k in (0, 1)] == [[80, 90], [70, 60]]
+    (bars,) = axes.collections
+    assert np.allclose([np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [1, 2])
+
+
+def test_differences_draw_what_is_here_and_the_mean_of_what_is_kept():
+    (axes,) = figures.differences({"a": [1.0, -1.0]}, {"a": [2.0, 4.0, 6.0]}, "points").axes
+    assert list(axes.lines[0].get_xdata()) == [1, -1]
+    assert list(axes.lines[1].get_xdata()) == [4]
+    (bar,) = axes.collections[0].get_segments()
+    assert np.isclose(np.ptp(bar[:, 0]) / 2, 1.96 * 2 / 3**0.5)

@@ -101,6 +101,56 @@ def norms_watched(norms: dict[str, list[float]], limit: float) -> Figure:
     return fig
 
 
+def seeds(scores: dict[str, list[float]], xlabel: str) -> Figure:
+    """Scores, as shares, on one line: a dot for each run, in a colour and a sign of its own for each label."""
+    fig, axes = new_figure(7.0, 1.7)
+    for (label, values), colour, mark in zip(scores.items(), (BLUE, RED, GREEN), "oXs", strict=False):
+        size, edge = (7, "white") if mark == "o" else (11, BLACK)
+        axes.plot([100 * value for value in values], [0] * len(values), mark, color=colour, markersize=size,
+                  markeredgecolor=edge, markeredgewidth=0.6, alpha=0.8, label=label)  # fmt: skip
+    axes.set(xlabel=xlabel, yticks=[], ylim=(-1, 1))
+    axes.spines["left"].set_visible(False)
+    fig.legend(loc="outside upper center", ncols=len(scores))
+    return fig
+
+
+def judges(scores: np.ndarray, whiskers: list[float], ylabel: str) -> Figure:
+    """Scores (runs, judges) as shares: a column of dots for each judge, and the whisker of run 0 beside it."""
+    fig, axes = new_figure(7.4, 3.4)
+    places = np.arange(1, scores.shape[1] + 1)
+    for k, run in enumerate(scores):
+        axes.plot(places, 100 * run, "o", color=SKY, markersize=4, alpha=0.7, label="twenty runs" if k == 0 else None)
+    axes.errorbar(places + 0.22, 100 * scores[0], yerr=100 * np.array(whiskers), fmt="o", color=BLUE, markersize=4.5,
+                  capsize=2.5, linewidth=1, label="run 0, with its whisker")  # fmt: skip
+    axes.axhline(100 * scores.mean(), color=GREY, linewidth=1)
+    axes.set(xlabel="judge", ylabel=ylabel, xticks=places)
+    fig.legend(loc="outside upper center", ncols=2)
+    return fig
+
+
+def differences(here: dict[str, list[float]], kept: dict[str, list[float]], xlabel: str) -> Figure:
+    """Differences to a program, seed by seed: a row for each change, a dot for each seed `here`.
+
+    Above the dots the mean of those that were `kept`, with its 95 % interval.
+    """
+    fig, axes = new_figure(7.4, 0.62 * len(here) + 1.3)
+    for row, (name, values) in enumerate(here.items()):
+        many = np.array(kept[name])
+        label = (
+            (f"{len(values)} seeds, here", f"the mean of {len(many)} seeds, with its whisker")
+            if row == 0
+            else (None,) * 2
+        )
+        axes.plot(values, [row + 0.16] * len(values), "o", color=BLUE, markersize=5, alpha=0.7, label=label[0])
+        half = 1.96 * many.std(ddof=1) / len(many) ** 0.5
+        axes.errorbar(many.mean(), row - 0.2, xerr=half, fmt="D", color=ORANGE, markersize=5, capsize=3, label=label[1])
+    axes.axvline(0, color=BLACK, linewidth=1)
+    axes.set_yticks(range(len(here)), list(here))
+    axes.set(xlabel=xlabel, ylim=(len(here) - 0.5, -0.6))
+    fig.legend(loc="outside upper center", ncols=2)
+    return fig
+
+
 def luck(chosen_on: np.ndarray, elsewhere: np.ndarray) -> Figure:
     """Scores of equally good candidates on the images that choose one, and on others, in %; the chosen one is marked."""
     fig, axes = new_figure(5.2, 3.8)

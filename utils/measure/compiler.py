@@ -20,7 +20,6 @@ from functorch.compile import make_boxed_func
 from torch import fx
 from torch._inductor import config, metrics
 from torch._inductor import utils as inductor
-from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.graph import GraphLowering
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -103,6 +102,8 @@ class XRay:
 
     def __call__(self, module: fx.GraphModule, inputs: list) -> Callable:
         self.dynamo.append(module.code.strip())
+        from torch._inductor.compile_fx import compile_fx  # here: to import it takes a second, and it warns
+
         patches = {"joint_custom_pre_pass": self._keep_joint, "force_disable_caches": True}
         return compile_fx(module, inputs, inner_compile=self._compile_half, config_patches=patches)
 
@@ -110,6 +111,8 @@ class XRay:
         self.joint.append(_called(graph))
 
     def _compile_half(self, module: fx.GraphModule, inputs: list, **options) -> Callable:
+        from torch._inductor.compile_fx import compile_fx_inner
+
         written = []
 
         def write_only(lowering: GraphLowering) -> object:

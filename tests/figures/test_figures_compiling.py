@@ -45,3 +45,14 @@ def test_speed_ratios_are_drawn_from_one():
     ]
     assert texts(figure) == [" 0.50×", " 3.00×"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["slower", "faster"]
+
+
+def test_launches_are_boxes_in_their_order_and_a_strange_kind_is_refused():
+    fig = figures.launches({"eager mode": ["product", "other", "other"], "compiled": ["product", "fused"]}, wrap=2)
+    (axes,) = fig.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["eager mode: 3", "compiled: 2"]
+    assert len(axes.patches) == 5
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["a kernel that Inductor wrote", "a matrix product", "another kernel of PyTorch's"]
+    with pytest.raises(ValueError, match="no colour for \\['strange'\\]"):
+        figures.launches({"eager mode": ["strange"]})

@@ -11,6 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from utils.measure import compiler
 from utils.measure.compiler import (
     Recorder,
+    XRay,
     bytes_moved,
     generated_source,
     graphs_after,
@@ -163,3 +164,31 @@ def test_a_chain_is_one_kernel_and_a_break_makes_two(monkeypatch, tmp_path):
     assert found_in_cache.count == 1
     assert os.listdir(folder)
     shutil.rmtree(folder)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # Inductor's own
+@compiler.config.patch({"cpp.vec_isa_ok": True})  # as own_cache has it: nothing is compiled to find out
+def test_an_x_ray_keeps_what_each_stage_makes_and_runs_the_graph():
+    torch.compiler.reset()
+    x = torch.linspace(-1, 1, 4096).requires_grad_()
+    xray = XRay(around=(seen := compiler._Operations()))
+    compiled = torch.compile(lambda x: (x @ x * wave(x)).sum(), backend=xray)
+    compiled(x).backward()
+    by_hand = torch.autograd.grad((x @ x * wave(x)).sum(), x)[0]
+    torch.testing.assert_close(x.grad, by_hand)
+    assert len(xray.dynamo) == len(xray.joint) == 1 and "sin" in xray.dynamo[0]
+    forward, backward = xray.halves
+    assert {kind for kind, _ in forward.launches} >= {"fused"} and backward.launches
+    assert "mul.Tensor" in xray.joint[0] and "sin" in seen.names and forward.nbytes >= 2 * x.nbytes
+    assert "at::vec" in forward.source
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # Inductor's own
+@compiler.config.patch({"cpp.vec_isa_ok": True})  # as own_cache has it: nothing is compiled to find out
+def test_an_x_ray_counts_the_bytes_of_one_kernel():
+    torch.compiler.reset()
+    x = torch.linspace(-1, 1, 4096)
+    xray = XRay()
+    torch.testing.assert_close(torch.compile(wave, backend=xray)(x), wave(x))
+    (half,) = xray.halves
+    assert [kind for kind, _ in half.launches] == ["fused"] and half.nbytes == 2 * x.nbytes

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, RED, SKY, new_figure
 
@@ -120,4 +121,39 @@ def speed_ratios(ratios: dict[str, float]) -> Figure:
     axes.set_yticks(range(len(ratios)), list(ratios))
     axes.set(xlim=(0, 1.15 * max(1, *ratios.values())), ylim=(len(ratios) - 0.5, -0.5))
     axes.set_xlabel("seconds of eager mode per second of the compiled function")
+    return fig
+
+
+KINDS = {
+    "fused": (GREEN, "a kernel that Inductor wrote"),
+    "product": (BLUE, "a matrix product"),
+    "attention": (ORANGE, "attention"),
+    "other": (GREY, "another kernel of PyTorch's"),
+}
+
+
+def launches(rows: dict[str, Sequence[str]], *, wrap: int = 52) -> Figure:
+    """A row of boxes for each name: its launches in order, one box each, coloured by kind (a key of KINDS).
+
+    Raises ValueError for a kind that has no colour.
+    """
+    if unknown := {kind for row in rows.values() for kind in row} - set(KINDS):
+        raise ValueError(f"no colour for {sorted(unknown)}: give one of {list(KINDS)}")
+    lines = {name: -(-len(row) // wrap) for name, row in rows.items()}
+    height = sum(lines.values()) + 0.6 * (len(rows) - 1)
+    fig, axes = new_figure(10.4, 0.34 * height + 0.9)
+    top, ticks = 0.0, []
+    for name, row in rows.items():
+        for number, kind in enumerate(row):
+            place, line = number % wrap, number // wrap
+            axes.barh(top + line, 0.86, left=place, height=0.72, color=KINDS[kind][0])
+        ticks.append(top + (lines[name] - 1) / 2)
+        top += lines[name] + 0.6
+    axes.set_yticks(ticks, [f"{name}: {len(row)}" for name, row in rows.items()])
+    axes.set(xlim=(-0.3, wrap + 0.3), ylim=(top - 0.9, -0.8), xticks=[])
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    used = [kind for kind in KINDS if any(kind in row for row in rows.values())]
+    handles = [Rectangle((0, 0), 1, 1, color=KINDS[kind][0]) for kind in used]
+    axes.legend(handles, [KINDS[kind][1] for kind in used], loc="upper center", bbox_to_anchor=(0.45, 0), ncols=4)
     return fig

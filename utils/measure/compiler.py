@@ -2,19 +2,26 @@
 
 import atexit
 import contextlib
+import copy
 import io
 import os
+import re
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
+from functorch.compile import make_boxed_func
 from torch import fx
 from torch._inductor import config, metrics
 from torch._inductor import utils as inductor
 from torch._inductor.cpu_vec_isa import pick_vec_isa
+from torch._inductor.graph import GraphLowering
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import Timer
@@ -55,6 +62,89 @@ def graphs_after(function: Callable, calls: Iterable[tuple], **settings) -> list
         compiled(*call)
         counts.append(len(recorder.graphs))
     return counts
+
+
+LAUNCHED = (
+    re.compile(  # in the function `call` that Inductor writes: its own kernels, a library's, and torch's operations
+        r"^ +(?:(?:cpp|triton)_\w*?fused_(?P<fused>\w+?)_\d+(?:\.run)?\(|extern_kernels\.(?P<library>\w+)\("
+        r"|(?:\w+ = )?(?:torch\.ops\.)?aten\.(?P<torch>\w+))",
+        re.MULTILINE,
+    )
+)
+
+
+class Half(NamedTuple):
+    """What Inductor makes of one graph that AOTAutograd hands it: a forward, or a backward.
+
+    operations: of the graph. launches: what its code calls, in order, as (kind, name): ("fused", "gelu_view"),
+    ("library", "addmm"), ("torch", "randint"). nbytes: what these read and write, by Inductor's own count. source: its code.
+    """
+
+    operations: list[str]
+    launches: list[tuple[str, str]]
+    nbytes: int
+    source: str
+
+
+class XRay:
+    """A backend for torch.compile that goes through every stage of Inductor and keeps what each makes.
+
+    Afterwards `dynamo` holds the graphs of Dynamo, as Python text; `joint` the operations of AOTAutograd's graphs of
+    forward and backward together; `halves` what Inductor wrote for each part, one Half after the other. The written
+    kernels are not compiled, which takes the longest: the graph is run as AOTAutograd has written it, within `around`.
+    """
+
+    def __init__(self, around: AbstractContextManager | None = None):
+        self.dynamo: list[str] = []
+        self.joint: list[list[str]] = []
+        self.halves: list[Half] = []
+        self.around = around or nullcontext()
+
+    def __call__(self, module: fx.GraphModule, inputs: list) -> Callable:
+        self.dynamo.append(module.code.strip())
+        from torch._inductor.compile_fx import compile_fx  # here: to import it takes a second, and it warns
+
+        patches = {"joint_custom_pre_pass": self._keep_joint, "force_disable_caches": True}
+        return compile_fx(module, inputs, inner_compile=self._compile_half, config_patches=patches)
+
+    def _keep_joint(self, graph: fx.Graph) -> None:
+        self.joint.append(_called(graph))
+
+    def _compile_half(self, module: fx.GraphModule, inputs: list, **options) -> Callable:
+        from torch._inductor.compile_fx import compile_fx_inner
+
+        written = []
+
+        def write_only(lowering: GraphLowering) -> object:
+            code, _ = lowering.codegen()
+            written.append((code.value, lowering.count_bytes()[0]))
+            return _Uncompiled()
+
+        with warnings.catch_warnings(action="ignore"):  # torch's own code copies what torch deprecates
+            unchanged = copy.deepcopy(module)  # Inductor rewrites the graph that it gets
+        with patch.object(GraphLowering, "compile_to_module", write_only):
+            compile_fx_inner(module, inputs, **options)
+        ((source, nbytes),) = written
+        body = source[source.index("def call(") :]
+        launches = [(found.lastgroup, found[found.lastgroup]) for found in LAUNCHED.finditer(body)]
+        self.halves.append(Half(_called(unchanged.graph), launches, nbytes, source))
+
+        def run(*args):
+            with self.around:
+                return unchanged(*args)
+
+        return make_boxed_func(run)
+
+
+class _Uncompiled:
+    """Stands for the module that Inductor would have compiled."""
+
+    def call(self, args: list) -> None:
+        raise RuntimeError("only written, not compiled: XRay runs the graph instead")
+
+
+def _called(graph: fx.Graph) -> list[str]:
+    return [getattr(node.target, "__name__", str(node.target)) for node in graph.nodes if node.op.startswith("call_")]
 
 
 class _Operations(TorchDispatchMode):

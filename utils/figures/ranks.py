@@ -167,7 +167,7 @@ def memory_of_stages(models: dict[str, dict[str, dict[str, float]]], limit: tupl
             for (part, size), colour in zip(parts.items(), colours, strict=False):
                 axes.barh(row, size, left=left, height=0.7, color=colour, label=part if row == 0 else None)
                 left += size
-            axes.text(left, row, f" {left:,.0f}", va="center", fontsize=9)
+            axes.text(left, row, f" {left:,.0f}", va="center", fontsize=9, bbox=plate(), zorder=5)
         tallest = max(sum(parts.values()) for parts in stages.values())
         axes.axvline(limit[1], color=RED, lw=1.2, ls="--")
         axes.set(xlim=(0, 1.18 * max(tallest, limit[1])), ylim=(len(stages) - 0.5, -0.5), xlabel="GB on each GPU")

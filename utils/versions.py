@@ -16,7 +16,7 @@ TORCH: dict[str, dict[str, tuple[str, ...] | None]] = {
     "2.9": {  # Colab's in 2026.01, on a CPU
         "02_more_about_rounding": ("claim 2.215",),
         "13_more_about_capture": ("claim 13.101", "claim 13.103"),
-        "14_many_ranks": ("claim 14.29",),
+        "14_many_ranks": ("claim 14.8",),
         "14_more_ranks": None,
         "14_the_loop_on_many_ranks": ("claim 14.207",),
     },

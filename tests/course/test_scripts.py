@@ -40,10 +40,8 @@ def run(script: str, folder: Path, *arguments: str, **environment: str) -> subpr
 
 
 SCRIPTS = [
-    pytest.param("deeper/12_one_page_and_its_exercises", "the-script", id="fashion"),
-    pytest.param("14_many_ranks", "single-script", id="single"),
-    pytest.param("14_many_ranks", "ddp-script", id="ddp"),
-    pytest.param("14_many_ranks", "fsdp-script", id="fsdp"),
+    pytest.param("12_the_fashionmnist_lab", "the-script", id="fashion"),
+    pytest.param("deeper/14_sharding_in_detail", "fsdp-script", id="fsdp"),
 ]
 
 
@@ -135,31 +133,40 @@ def losses_in(output: str) -> list[float]:
 
 
 @pytest.mark.slow
-def test_the_script_for_one_device_learns_from_an_empty_folder(tmp_path):
-    (tmp_path / "empty").mkdir()
-    done = run(printed("14_many_ranks", "single-script"), tmp_path / "empty", CUDA_VISIBLE_DEVICES="")
-    losses = losses_in(done.stdout)
-    assert (done.returncode, done.stderr, len(losses)) == (0, "", 5) and losses[-1] < losses[0] / 2
-    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["model.pt", "script.py"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("cell_id", "leaves"), [("ddp-script", "model.pt"), ("fsdp-script", "checkpoint")])
-def test_a_script_of_ranks_learns_by_torchrun_on_two_cpus_from_an_empty_folder(cell_id, leaves, tmp_path):
-    done = run_ranks(printed("14_many_ranks", cell_id), tmp_path, world=2)
+def test_the_sharded_script_learns_by_torchrun_on_two_cpus_from_an_empty_folder(tmp_path):
+    done = run_ranks(printed("deeper/14_sharding_in_detail", "fsdp-script"), tmp_path, world=2)
     assert done.returncode == 0, done.stderr
     losses = losses_in(done.stdout)
     assert len(losses) == 5 and losses[-1] < losses[0] / 2  # rank 0 alone prints
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([leaves, "train.py"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "train.py"]
 
 
 @pytest.mark.slow
-def test_the_ddp_script_is_the_same_run_on_one_rank_and_on_two(tmp_path):
-    weights = []
-    for world in (1, 2):
-        folder = tmp_path / str(world)
-        folder.mkdir()
-        done = run_ranks(printed("14_many_ranks", "ddp-script"), folder, world)
+def test_the_program_by_torchrun_stops_and_goes_on_with_two_ranks(tmp_path):
+    program = (ROOT / "notebooks" / "program" / "14_many_ranks.py").read_text(encoding="utf-8")
+    settings = "steps, batch_size, context = 400"
+    assert settings in program and "% 100 == 0" in program
+    program = program.replace(settings, "steps, batch_size, context = 8").replace("% 100 == 0", "% 4 == 0")
+    outputs = []
+    for folder, last in (
+        (tmp_path / "whole", None),
+        (tmp_path / "halves", "range(first, 4)"),
+        (tmp_path / "halves", None),
+    ):
+        folder.mkdir(exist_ok=True)
+        (folder / "program.py").write_text(program.replace("range(first, steps)", last) if last else program)
+        kept = os.environ | {
+            "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+            "STATE_FILE": "gpt.pt",
+        }
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "program.py"]
+        done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
-        weights.append(torch.cat([tensor.flatten() for tensor in torch.load(folder / "model.pt").values()]))
-    assert (weights[0] - weights[1]).norm() < 0.01 * weights[0].norm()
+        outputs.append(done.stdout)
+    assert outputs[0].count("model checked") == 1  # rank 0 alone prints
+    states = [torch.load(tmp_path / name / "gpt.pt", weights_only=True) for name in ("whole", "halves")]
+    assert [state["done"] for state in states] == [8, 8] and len(states[0]["random"]) == 2
+    assert not torch.equal(*states[0]["random"])  # each rank drops other numbers
+    assert all(torch.equal(states[0]["model"][name], states[1]["model"][name]) for name in states[0]["model"])

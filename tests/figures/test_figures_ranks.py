@@ -72,3 +72,22 @@ def test_sharding_stages_draws_what_each_rank_holds():
         for axes in (full, last)
     }
     assert held[full] == [(0, 2), (2, 2), (4, 12)] and held[last] == [(1, 1), (3, 1), (10, 6)]
+
+
+def test_backward_and_buckets_draws_a_segment_for_each_gradient_and_a_bar_for_each_message():
+    steps = {"first": ([1, 3, 4], [(3, 5, 7)], 7), "second": ([1, 3, 4], [(2, 3, 5), (3, 4, 6)], 6)}
+    first, second = figures.backward_and_buckets(steps, buckets_of=[0, 0, 1]).axes
+    bars = [[(box.get_x(), box.get_width()) for box in axes.patches] for axes in (first, second)]
+    assert bars == [[(0, 1), (1, 2), (3, 1), (5, 2)], [(0, 1), (1, 2), (3, 1), (3, 2), (4, 2)]]
+    colours = [to_hex(box.get_facecolor()).upper() for box in second.patches]
+    assert colours == [SKY, SKY, ORANGE, SKY, ORANGE]
+    assert to_hex(first.patches[-1].get_facecolor()).upper() == PALE
+
+
+def test_memory_of_stages_stacks_what_a_gpu_holds_against_its_limit():
+    stages = {"DDP": {"weights": 30.0, "averages": 60.0}, "ZeRO-1": {"weights": 30.0, "averages": 10.0}}
+    figure = figures.memory_of_stages({"small": stages, "large": stages}, limit=("80 GB", 80))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["small", "large"]
+    assert [(box.get_x(), box.get_width()) for box in figure.axes[0].patches] == [(0, 30), (30, 60), (0, 30), (30, 10)]
+    assert [text.strip() for text in texts(figure)] == ["90", "40", "90", "40", "80 GB"]
+    assert legend(figure) == ["weights", "averages"]

@@ -124,6 +124,62 @@ def padded_shares(shares: Sequence[Sequence[int]], examples: int) -> Figure:
     return fig
 
 
+def backward_and_buckets(
+    steps: dict[str, tuple[Sequence[float], Sequence[tuple[int, float, float]], float]], buckets_of: Sequence[int]
+) -> Figure:
+    """For each step two rows, as one rank saw them: the backward, cut where a gradient is there, and what is being sent.
+
+    steps: {title: (ms at which each gradient was there, (gradients that are in it, ms of its start, of its end) of each
+    bucket, ms at which backward returned)}. buckets_of: for each gradient, in order, the bucket in which the last step
+    sends it; it gives the colour.
+    """
+    fig, panels = new_figure(8.0, 1.3 * len(steps) + 0.5, nrows=len(steps), squeeze=False, sharex=True)
+    for axes, (title, (ready, sent, end)) in zip(panels[:, 0], steps.items(), strict=True):
+        before = 0.0
+        for at, bucket in zip(ready, buckets_of, strict=True):
+            axes.barh(
+                0, at - before, left=before, height=0.8, color=RANK_COLOURS[bucket], edgecolor="white", linewidth=0.6
+            )
+            before = at
+        for number, (_, begins, ends) in enumerate(sent):
+            row, colour = 1 + 0.42 * number, RANK_COLOURS[number] if len(sent) > 1 else PALE
+            axes.barh(row, ends - begins, left=begins, height=0.38, color=colour, edgecolor=BLACK, linewidth=0.6)
+        axes.axvline(end, color=BLACK, lw=1, ls="--")
+        axes.set_yticks([0, 1.2], ["backward", "sending"])
+        axes.set(ylim=(1.9, -0.6))
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(title, fontsize=10, loc="left")
+    panels[0, 0].set_xlim(0, 1.04 * max(end for *_, end in steps.values()))
+    panels[-1, 0].set_xlabel("ms from the start of the backward")
+    return fig
+
+
+def memory_of_stages(models: dict[str, dict[str, dict[str, float]]], limit: tuple[str, float]) -> Figure:
+    """A panel for each model: a bar a stage, stacked from what a rank holds, in GB, against what its GPU has.
+
+    models: {title: {stage: {part: GB}}}, with the same parts in each. limit: what to call it, and GB.
+    """
+    colours = (SKY, ORANGE, GREEN, PURPLE)
+    fig, panels = new_figure(8.4, 2.9, ncols=len(models), squeeze=False)
+    for axes, (title, stages) in zip(panels[0], models.items(), strict=True):
+        for row, (_, parts) in enumerate(stages.items()):
+            left = 0.0
+            for (part, size), colour in zip(parts.items(), colours, strict=False):
+                axes.barh(row, size, left=left, height=0.7, color=colour, label=part if row == 0 else None)
+                left += size
+            axes.text(left, row, f" {left:,.0f}", va="center", fontsize=9, bbox=plate(), zorder=5)
+        tallest = max(sum(parts.values()) for parts in stages.values())
+        axes.axvline(limit[1], color=RED, lw=1.2, ls="--")
+        axes.set(xlim=(0, 1.18 * max(tallest, limit[1])), ylim=(len(stages) - 0.5, -0.5), xlabel="GB on each GPU")
+        axes.set_yticks(range(len(stages)), list(stages))
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(title, fontsize=10, loc="left")
+    axes.text(limit[1], len(stages) - 0.55, f" {limit[0]}", color=RED, fontsize=9, va="bottom", ha="left")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper right", ncols=len(labels), fontsize=9)
+    return fig
+
+
 def sharding_stages(ranks: int, bytes_per_parameter: dict[str, float]) -> Figure:
     """DDP and ZeRO-1, 2, 3 one below the other: a bar a rank, cut into weights, gradients and optimizer.
 

@@ -26,7 +26,7 @@ def staircases(machines: Mapping[str, Mapping[str, float]]) -> Figure:
             colour = GREY if place == 0 else ORANGE if falls else SKY
             axes.bar(place, factor, width=1.0, align="edge", color=colour, edgecolor="white")
             axes.annotate(
-                f"× {factor:.2f}",
+                f"× {factor:.3g}",
                 (place + 0.5, factor),
                 (0, 3),
                 textcoords="offset points",

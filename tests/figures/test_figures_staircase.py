@@ -8,31 +8,18 @@ from utils.figures import staircase as figures
 from utils.figures.style import GREY, ORANGE, SKY
 
 
-def test_staircase_draws_each_height_its_factor_and_what_goes_down():
-    figure = figures.staircase(["plain fp32", "bf16", "fused AdamW"], [1000.0, 800.0, 2500.0], "cpu")
-    (axes,) = figure.axes
-    assert [(box.get_x(), box.get_height()) for box in axes.patches] == [(0, 1000), (1, 800), (2, 2500)]
-    assert [to_hex(box.get_facecolor()).upper() for box in axes.patches] == [GREY, ORANGE, SKY]
-    assert [text for text in texts(figure) if text.startswith("×")] == ["× 1.00", "× 0.80", "× 2.50"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["plain\nfp32", "bf16", "fused\nAdamW"]
-    assert axes.get_ylabel() == "tokens per second"
+def test_staircases_draw_each_factor_over_the_floor_and_what_goes_down():
+    figure = figures.staircases({"here": {"the floor": 1000.0, "bf16": 800.0, "fused": 2500.0}, "H200": {"floor": 2.0}})
+    here, there = figure.axes
+    assert [(box.get_x(), box.get_height()) for box in here.patches] == [(0, 1), (1, 0.8), (2, 2.5)]
+    assert [to_hex(box.get_facecolor()).upper() for box in here.patches] == [GREY, ORANGE, SKY]
+    assert [text for text in texts(figure) if text.startswith("×")] == ["× 1", "× 0.8", "× 2.5", "× 1"]
+    assert [label.get_text() for label in here.get_xticklabels()] == ["the\nfloor", "bf16", "fused"]
+    assert [axes.get_title(loc="left") for axes in (here, there)] == ["here", "H200"]
+    assert there.get_ylim()[1] > 2.5 and there.patches[0].get_height() == 1
 
 
-@pytest.mark.parametrize(
-    ("heights", "said"),
-    [
-        ([1.0, 2.0, 3.0], "0 of 2 stairs go down"),
-        ([1.0, 1.0, 0.5], "1 of 2 stairs go down"),
-        ([3.0, 2.0, 1.0], "2 of 2 stairs go down"),
-        ([1.0], "0 of 0 stairs go down"),
-    ],
-)
-def test_the_title_says_how_many_stairs_go_down(heights, said):
-    (axes,) = figures.staircase("abc"[: len(heights)], heights, "cpu").axes
-    assert axes.get_title(loc="left").startswith(f"On this machine's cpu {said}")
-
-
-@pytest.mark.parametrize(("names", "heights"), [([], []), (["a", "b"], [1.0])])
-def test_staircase_refuses_heights_that_do_not_match(names, heights):
-    with pytest.raises(ValueError, match="names and"):
-        figures.staircase(names, heights, "cpu")
+@pytest.mark.parametrize("machines", [{}, {"here": {}}, {"here": {"floor": 1.0}, "there": {}}])
+def test_staircases_refuse_what_has_no_stairs(machines):
+    with pytest.raises(ValueError, match="at least one"):
+        figures.staircases(machines)

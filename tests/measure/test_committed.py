@@ -3,11 +3,13 @@
 import math
 from dataclasses import asdict
 
+import climb_staircase
 import pytest
 import sweep_optimizers
 from helpers.paths import ROOT
 from sweep_optimizers import Run
 
+from utils.course.notebooks.notebook import read
 from utils.measure import committed, committed_measurement, machines_in_words
 
 
@@ -58,3 +60,9 @@ def test_the_definitions_of_the_program_end_before_it_trains(tmp_path, monkeypat
     monkeypatch.setattr(sweep_optimizers, "PROGRAM", tmp_path / "other.py")
     with pytest.raises(ValueError, match=r"other\.py has no line that begins with 'check_gradient"):
         sweep_optimizers.definitions()
+
+
+def test_the_stairs_that_are_kept_are_those_of_the_capstone():
+    (cell,) = (cell for cell in read(ROOT / "notebooks" / "capstone.ipynb").code if cell.id == climb_staircase.LAST)
+    kept = [run["stairs"] for run in committed_measurement("staircase")["runs"] if run["model"] == "the program's"]
+    assert kept and all(f'"{name}": ' in cell.source for stairs in kept for name in stairs)

@@ -1,47 +1,45 @@
-"""The picture of the capstone: tokens per second, stair by stair."""
+"""The picture of the capstone: how fast the program is on each stair, on one machine beside others."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
 from utils.figures.style import BLUE, GREY, ORANGE, SKY, new_figure, plate, svg
 
-__all__ = ["staircase", "svg"]
+__all__ = ["staircases", "svg"]
 
 
-def staircase(names: Sequence[str], tokens_per_second: Sequence[float], where: str) -> Figure:
-    """One stair for each name, as high as its tokens per second, with its factor over the first one; orange goes down.
+def staircases(machines: Mapping[str, Mapping[str, float]]) -> Figure:
+    """For each machine its stairs, {name: speed}, as factors over its first one; a stair that goes down is orange.
 
-    ValueError if there are not as many heights as names, or none.
+    ValueError if there is no machine, or one without stairs.
     """
-    if not names or len(names) != len(tokens_per_second):
-        raise ValueError(
-            f"{len(names)} names and {len(tokens_per_second)} heights: one height for each of at least one"
-        )
-    fig, axes = new_figure(9.0, 3.4)
-    first, top = tokens_per_second[0], max(tokens_per_second)
-    for place, height in enumerate(tokens_per_second):
-        falls = place > 0 and height < tokens_per_second[place - 1]
-        colour = GREY if place == 0 else ORANGE if falls else SKY
-        axes.bar(place, height, width=1.0, align="edge", color=colour, edgecolor="white")
-        axes.text(
-            place + 0.5,
-            height + 0.02 * top,
-            f"× {height / first:.2f}",
-            ha="center",
-            va="bottom",
-            fontsize=9,
-            bbox=plate(),
-        )
-    axes.axhline(first, color=BLUE, linewidth=1, linestyle=":", zorder=0.5)
-    labels = [name.replace(" ", "\n", 1) for name in names]
-    axes.set_xticks([place + 0.5 for place in range(len(names))], labels, fontsize=8.5)
-    axes.set(xlim=(0, len(names)), ylim=(0, 1.15 * top), ylabel="tokens per second")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.tick_params(axis="x", length=0)
-    down = sum(right < left for left, right in pairwise(tokens_per_second))
-    axes.set_title(
-        f"On this machine's {where} {down} of {len(names) - 1} stairs go down (orange); × is the factor over the first"
-    )
+    if not machines or not all(machines.values()):
+        raise ValueError(f"machines {list(machines)}: at least one, and each with at least one stair")
+    widths = [len(stairs) for stairs in machines.values()]
+    fig, every = new_figure(10.0, 3.4, ncols=len(machines), width_ratios=widths, sharey=True, squeeze=False)
+    for axes, (machine, stairs) in zip(every[0], machines.items(), strict=True):
+        speeds = list(stairs.values())
+        factors = [speed / speeds[0] for speed in speeds]
+        for place, factor in enumerate(factors):
+            falls = place > 0 and factor < factors[place - 1]
+            colour = GREY if place == 0 else ORANGE if falls else SKY
+            axes.bar(place, factor, width=1.0, align="edge", color=colour, edgecolor="white")
+            axes.annotate(
+                f"× {factor:.3g}",
+                (place + 0.5, factor),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+                bbox=plate(),
+            )
+        axes.axhline(1, color=BLUE, linewidth=1, linestyle=":", zorder=0.5)
+        labels = [name.replace(" ", "\n") for name in stairs]
+        axes.set_xticks([place + 0.5 for place in range(len(stairs))], labels, fontsize=8)
+        axes.set(xlim=(0, len(stairs)))
+        axes.tick_params(axis="x", length=0)
+        axes.set_title(machine, fontsize=9.5)
+    top = max(speed / next(iter(stairs.values())) for stairs in machines.values() for speed in stairs.values())
+    every[0, 0].set(ylim=(0, 1.15 * top), ylabel="times as fast as the floor")
     return fig

@@ -125,9 +125,7 @@ def main() -> None:
         start = time.process_time()
         result = {name: sweep_optimizers.rounded(value) for name, value in train(run).items()}
         seconds = round(time.process_time() - start, 1)
-        kept["runs"].append(
-            {"run": asdict(run), "machine": kept["machines"].index(here), "seconds": seconds, **result}
-        )
+        kept["runs"].append({"run": asdict(run), "machine": kept["machines"].index(here), "seconds": seconds, **result})
         print(f"{run} val {result['val']} {seconds} s", flush=True)
         write_text(STORE, sweep_optimizers.as_lines(kept))
 

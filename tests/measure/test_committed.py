@@ -6,6 +6,7 @@ from dataclasses import asdict
 import climb_staircase
 import pytest
 import sweep_optimizers
+import sweep_precision
 from helpers.paths import ROOT
 from sweep_optimizers import Run
 
@@ -38,6 +39,9 @@ def test_each_run_that_is_kept_is_one_that_the_script_makes():
     assert kept and not [run for run in kept if run not in makes]
     makes = [asdict(run) for run in sweep_optimizers.runs_of_steps()]
     kept = [each["run"] for each in committed_measurement("optimizer_steps")["runs"]]
+    assert kept and not [run for run in kept if run not in makes]
+    makes = [asdict(run) for run in sweep_precision.runs()]
+    kept = [each["run"] for each in committed_measurement("precisions")["runs"]]
     assert kept and not [run for run in kept if run not in makes]
 
 

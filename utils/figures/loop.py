@@ -12,6 +12,7 @@ from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, 
 
 VERBS = {"f": "forward", "z": "zero", "b": "backward", "c": "clip", "s": "step"}
 OUTCOMES = {"right": GREEN, "clip inert": SKY, "never trains": GREY, "raises": RED, "trains wrongly": PURPLE}
+LOST = "lost, and made again"
 STATIONS = ("none", "fresh", "clipped", "used", "none")  # of a gradient, after forward, backward, clip, step and zero
 
 
@@ -166,8 +167,8 @@ def run_lives(starts: list[int], ends: list[int], reasons: list[str], saves: lis
     for row, (start, end, reason) in enumerate(zip(starts, ends, reasons, strict=True)):
         kept = max([start, *saves[row]])
         axes.barh(row, kept - start, left=start, height=0.42, color=SKY)
-        lost = {"color": "white", "edgecolor": ORANGE, "hatch": "///", "label": None if row else "lost, and made again"}
-        axes.barh(row, end - kept, left=kept, height=0.42, **lost)
+        if end > kept:
+            axes.barh(row, end - kept, left=kept, height=0.42, color="white", edgecolor=ORANGE, hatch="///", label=LOST)
         axes.plot(saves[row], [row] * len(saves[row]), "o", color=BLUE, markersize=4, label=None if row else "a save")
         style = {"textcoords": "offset points", "va": "center", "fontsize": 8}
         axes.annotate(f"{reason} after step {end}", (end, row), xytext=(8, 0), **style)

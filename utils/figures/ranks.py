@@ -174,7 +174,7 @@ def memory_of_stages(models: dict[str, dict[str, dict[str, float]]], limit: tupl
         axes.set_yticks(range(len(stages)), list(stages))
         axes.tick_params(axis="y", length=0)
         axes.set_title(title, fontsize=10, loc="left")
-    axes.text(limit[1], len(stages) - 0.55, f" {limit[0]}", color=RED, fontsize=9, va="bottom", ha="left")
+    axes.text(limit[1], len(stages) - 0.55, f" {limit[0]}", color=BLACK, fontsize=9, va="bottom", ha="left")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper right", ncols=len(labels), fontsize=9)
     return fig

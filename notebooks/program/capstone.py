@@ -31,7 +31,7 @@ width, heads, layers = 128, 4, 2
 compiled = False  # True: torch.compile writes kernels for the model as a whole; this takes it some time
 checkpointed = False  # True: each layer forgets what it computed, and computes it again in backward
 learning_rate, warmup, weight_decay, clip = 0.01, 40, 0.1, 1.0
-dropout = 0.0  # against learning by heart: more than 0 where the text is read many times
+dropout = 0.0  # against memorising: more than 0 where the text is read many times
 state_file = os.environ.get("STATE_FILE")  # STATE_FILE=gpt.pt python program.py: kept there, and gone on from there
 parts = 1  # of a batch, computed one after the other: fewer bytes, the same gradient
 

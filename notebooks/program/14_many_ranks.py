@@ -111,7 +111,7 @@ scaler = torch.amp.GradScaler(device, enabled=half == torch.float16)  # it chang
 
 def loss_of(x, y):
     """The sum of the losses of all letters, and how many they are: sums can be added, means cannot."""
-    logits = network(x)
+    logits = network(x).float()  # the loss in float32: under autocast a GPU would take it in 16 bits
     return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum"), (y != -100).sum()
 
 

@@ -111,7 +111,7 @@ scaler = torch.amp.GradScaler(device, enabled=half == torch.float16)  # it chang
 
 def loss_of(x, y):
     """The sum of the losses of all letters, and how many they are: sums can be added, means cannot."""
-    logits = network(x)
+    logits = network(x).float()  # the loss in float32: under autocast a GPU would take it in 16 bits
     return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum"), (y != -100).sum()
 
 
@@ -285,5 +285,5 @@ print(write())
 if device == "cuda":
     print(f"the GPU's tensors took {torch.cuda.max_memory_allocated() / 1e6:.1f} MB at most")
 if ranks > 1:
-    del network  # DDP goes before its group: the other way round a rank may wait for ever
+    del network  # DDP goes before its group: the other way round a rank may hang
     dist.destroy_process_group()

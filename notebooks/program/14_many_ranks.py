@@ -285,5 +285,5 @@ print(write())
 if device == "cuda":
     print(f"the GPU's tensors took {torch.cuda.max_memory_allocated() / 1e6:.1f} MB at most")
 if ranks > 1:
-    del network  # DDP goes before its group: the other way round a rank may wait for ever
+    del network  # DDP goes before its group: the other way round a rank may hang
     dist.destroy_process_group()

@@ -141,11 +141,10 @@ def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # Inductor's own
+@compiler.config.patch({"compile_threads": 2, "cpp.vec_isa_ok": None})
 def test_a_chain_is_one_kernel_and_a_break_makes_two(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "")
-    monkeypatch.setattr(compiler.config, "compile_threads", 2)
-    monkeypatch.setattr(compiler.config.cpp, "vec_isa_ok", None)
     folder = own_cache()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == folder
     if reason := no_inductor():

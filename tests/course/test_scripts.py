@@ -40,7 +40,7 @@ def run(script: str, folder: Path, *arguments: str, **environment: str) -> subpr
 
 
 SCRIPTS = [
-    pytest.param("12_the_fashionmnist_lab", "the-script", id="fashion"),
+    pytest.param("deeper/12_one_page_and_its_exercises", "the-script", id="fashion"),
     pytest.param("deeper/14_sharding_in_detail", "fsdp-script", id="fsdp"),
 ]
 

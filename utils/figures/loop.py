@@ -200,6 +200,19 @@ def price_of_saving(save: float, between: float, simulated: dict[float, float]) 
     return fig
 
 
+def validation_curves(curves: dict[str, list[list[float]]], every: int) -> Figure:
+    """The loss on new text over some runs: name -> losses after every so many steps, one list a start."""
+    figure, axes = new_figure(7.0, 3.4)
+    for (name, runs), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
+        for number, losses in enumerate(runs):
+            steps = [every * (place + 1) for place in range(len(losses))]
+            axes.plot(steps, losses, color=colour, linewidth=2, label=None if number else name)
+    axes.set(xlabel="steps", ylabel="loss on new text", xlim=(0, None))
+    axes.grid(color=PALE)
+    axes.legend(loc="upper left")
+    return figure
+
+
 def decision_film(frames, points, labels, extent: float) -> Film:
     """A film of what a classifier of the plane believes, one frame a checkpoint.
 

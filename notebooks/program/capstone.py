@@ -281,8 +281,8 @@ first, start, reached = resume(), now(), False
 for step in range(first, steps):
     x, y = batch(step)
     count = (y != -100).sum()  # of the whole batch
-    x, y = x.chunk(ranks)[rank], y.chunk(ranks)[rank]  # of this rank
-    for x_part, y_part in zip(x.chunk(parts), y.chunk(parts), strict=True):
+    x, y = x.tensor_split(ranks)[rank], y.tensor_split(ranks)[rank]  # of this rank
+    for x_part, y_part in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
         with torch.autocast(device, half, enabled=half is not None):
             total, _ = loss_of(x_part, y_part)
         scaler.scale(ranks * total / count).backward()  # DDP takes the mean over the ranks, and we want the sum

@@ -152,11 +152,11 @@ def differences(
         if pictures:
             both = np.hypot(half, pictures[name])
             axes.errorbar(many.mean(), row - 0.2, xerr=both, fmt="none", ecolor=ORANGE, elinewidth=1, capsize=5,
-                          label="with that of the pictures, too" if row == 0 else None)  # fmt: skip
+                          label="with the whisker of the pictures, too" if row == 0 else None)  # fmt: skip
     axes.axvline(0, color=BLACK, linewidth=1)
     axes.set_yticks(range(len(here)), list(here))
     axes.set(xlabel=xlabel, ylim=(len(here) - 0.5, -0.6))
-    fig.legend(loc="outside upper center", ncols=3 if pictures else 2)
+    fig.legend(loc="outside upper center", ncols=2)
     return fig
 
 

@@ -10,7 +10,7 @@ from helpers.notebook_shell import notebook_shell
 
 from utils.checks import ours, settle, whose, your_turn
 from utils.checks.alike import difference
-from utils.checks.turns import RIGHT, UNWRITTEN, is_unwritten
+from utils.checks.turns import RIGHT, UNWRITTEN, Turn, is_unwritten
 from utils.course.mutation.fork_runner import execute
 from utils.device import rng_state, seed_everything
 
@@ -312,3 +312,34 @@ def test_whose_tells_the_students_functions_from_ours(capsys):
         execute("yours", body(yours, "scores"), names)
         assert whose(names["answer"], other) == words
     assert whose(names["answer"]) == "ours: answer"
+
+
+def test_gradients_that_are_left_behind_may_be_of_no_account(capsys):
+    def stepped(model, clear_last):
+        model.weight.grad = None if clear_last else torch.ones(1, 1)
+        with torch.no_grad():
+            model.weight.sub_(0.5)
+
+    def cases(seed):
+        return {"model": torch.nn.Linear(1, 1), "clear_last": True}
+
+    for gradients in (True, False):
+        turn = Turn(stepped, cases, gradients=gradients)
+        expected = turn.outcomes(stepped)
+        left = turn.outcomes(lambda model, clear_last: stepped(model, False))
+        assert any(turn.differences(left, expected)) == gradients
+        assert any(turn.differences(turn.outcomes(lambda model, clear_last: None), expected))
+
+
+def test_a_tensor_without_dimensions_may_be_as_good_as_its_number():
+    def half(number):
+        return number / 2
+
+    for items in (True, False):
+        turn = Turn(half, [{"number": 3.0}], items=items)
+        expected = turn.outcomes(half)
+        found = [
+            any(turn.differences(turn.outcomes(lambda number, to=to: torch.tensor(to)), expected))
+            for to in (1.5, 2.5, [1.5])
+        ]
+        assert found == [not items, True, True]

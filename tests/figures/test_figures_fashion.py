@@ -96,3 +96,9 @@ def test_differences_draw_what_is_here_and_the_mean_of_what_is_kept():
     assert list(axes.lines[1].get_xdata()) == [4]
     (bar,) = axes.collections[0].get_segments()
     assert np.isclose(np.ptp(bar[:, 0]) / 2, 1.96 * 2 / 3**0.5)
+
+
+def test_differences_draw_the_whisker_of_the_pictures_around_that_of_the_seeds():
+    (axes,) = figures.differences({"a": [1.0, -1.0]}, {"a": [2.0, 4.0, 6.0]}, "points", {"a": 3.0}).axes
+    halves = [np.ptp(each.get_segments()[0][:, 0]) / 2 for each in axes.collections]
+    assert np.allclose(halves, [1.96 * 2 / 3**0.5, np.hypot(1.96 * 2 / 3**0.5, 3)])

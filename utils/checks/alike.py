@@ -21,18 +21,21 @@ class Difference:
     words: str = ""
 
 
-def difference(yours: object, ours: object, tolerance: float = TOLERANCE, place: str = "") -> Difference | None:
+def difference(
+    yours: object, ours: object, tolerance: float = TOLERANCE, place: str = "", gradients: bool = True
+) -> Difference | None:
     """The first difference, None if there is none.
 
     A whole number is to be a whole number and a tuple a tuple, since what comes later may count on it; a float may be
-    either. Tensors have one shape and one dtype, and NaN is as NaN. Modules and optimizers are compared by their state.
+    either. Tensors have one shape and one dtype, and NaN is as NaN. Modules and optimizers are compared by their state;
+    the gradients of a module's parameters are a part of it, unless `gradients` is False.
     """
-    return _Comparison(tolerance).of(yours, ours, place)
+    return _Comparison(tolerance, gradients).of(yours, ours, place)
 
 
 class _Comparison:
-    def __init__(self, tolerance: float):
-        self.tolerance = tolerance
+    def __init__(self, tolerance: float, gradients: bool):
+        self.tolerance, self.gradients = tolerance, gradients
         self.seen: set[tuple[int, int]] = set()  # objects may hold each other
 
     def of(self, yours: object, ours: object, place: str) -> Difference | None:
@@ -106,7 +109,7 @@ class _Comparison:
         if isinstance(ours, torch.Generator) or yours is ours or (id(yours), id(ours)) in self.seen:
             return None  # how far a stream has come is no answer
         self.seen.add((id(yours), id(ours)))
-        states = [_state(each) for each in (yours, ours)]
+        states = [_state(each, self.gradients) for each in (yours, ours)]
         if None in states:
             return None if yours == ours else Difference(place, yours, ours)
         for name in sorted(states[0].keys() | states[1].keys()):
@@ -116,11 +119,11 @@ class _Comparison:
         return None
 
 
-def _state(value: object) -> dict | None:
+def _state(value: object, gradients: bool) -> dict | None:
     """What an object holds, by name; None for one that does not tell."""
     if isinstance(value, torch.nn.Module):
-        gradients = {f"{name}.grad": p.grad for name, p in value.named_parameters()}
-        return dict(value.named_parameters()) | gradients | dict(value.named_buffers()) | {"training": value.training}
+        grads = {f"{name}.grad": p.grad for name, p in value.named_parameters() if gradients}
+        return dict(value.named_parameters()) | grads | dict(value.named_buffers()) | {"training": value.training}
     if callable(getattr(value, "state_dict", None)):
         return value.state_dict()
     return getattr(value, "__dict__", None)

@@ -21,7 +21,7 @@ import linecache
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from numbers import Number
 
@@ -59,6 +59,8 @@ class Turn:
     cases: Cases
     because: dict[Callable, str] = field(default_factory=dict)
     tolerance: float = TOLERANCE
+    gradients: bool = True
+    items: bool = False
 
     def arguments(self) -> list[dict]:
         """Those of each case."""
@@ -83,6 +85,8 @@ class Turn:
             same = type(yours.raised) is type(ours.raised)
             return None if same else Difference("", *(each.raised or each.returned for each in (yours, ours)))
         # A function that returns nothing is there for what it changes: what another one returns beside that does no harm.
+        if self.items:
+            yours = replace(yours, returned=_item(yours.returned))
         found = None if ours.returned is None else difference(yours.returned, ours.returned, self.tolerance)
         if found := found or _without_record(yours.returned, ours.returned):
             return found
@@ -91,7 +95,8 @@ class Turn:
     def _changed(self, name: str, yours: Outcome, ours: Outcome) -> Difference | None:
         """How one argument differs afterwards."""
         values = yours.arguments[name], ours.arguments[name]
-        return difference(*values, self.tolerance, name) or _of_gradients(*values, self.tolerance, name)
+        found = difference(*values, self.tolerance, name, self.gradients)
+        return found or (_of_gradients(*values, self.tolerance, name) if self.gradients else None)
 
     def reason(self, yours: list[Outcome]) -> str:
         """Why it is wrong: the sentence about the anticipated answer that does the same in all cases; "" for another one."""
@@ -102,13 +107,19 @@ class Turn:
 
 
 def ours(
-    cases: Cases = ({},), because: dict[Callable, str] | None = None, tolerance: float = TOLERANCE
+    cases: Cases = ({},),
+    because: dict[Callable, str] | None = None,
+    tolerance: float = TOLERANCE,
+    gradients: bool = True,
+    items: bool = False,
 ) -> Callable[[Callable], Callable]:
     """Make the decorated function our answer to the turn of its name.
 
     cases: the arguments that a student's function is tried with, or a function that draws those of one case from a seed.
     because: anticipated wrong answers, functions, each with a sentence that says what is wrong.
     tolerance: relative, of floating-point numbers.
+    gradients: whether those that a function leaves behind in its arguments are compared, too.
+    items: whether a tensor without dimensions is as good an answer as the number in it.
     Raises ValueError where there is no case.
     """
     if not cases:
@@ -117,7 +128,7 @@ def ours(
         )
 
     def decorate(function: Callable) -> Callable:
-        function.turn = Turn(function, cases, because or {}, tolerance)
+        function.turn = Turn(function, cases, because or {}, tolerance, gradients, items)
         return function
 
     return decorate
@@ -207,6 +218,11 @@ def _outcome(function: Callable, arguments: dict) -> Outcome:
             return Outcome(function(**given), given)
         except Exception as error:
             return Outcome(None, given, error)
+
+
+def _item(value: object) -> object:
+    """The number in a tensor without dimensions; any other value as it is."""
+    return value.item() if isinstance(value, torch.Tensor) and value.dim() == 0 else value
 
 
 def _of_gradients(yours: object, ours: object, tolerance: float, name: str) -> Difference | None:

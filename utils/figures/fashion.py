@@ -128,10 +128,13 @@ def judges(scores: np.ndarray, whiskers: list[float], ylabel: str) -> Figure:
     return fig
 
 
-def differences(here: dict[str, list[float]], kept: dict[str, list[float]], xlabel: str) -> Figure:
+def differences(
+    here: dict[str, list[float]], kept: dict[str, list[float]], xlabel: str, pictures: dict[str, float] | None = None
+) -> Figure:
     """Differences to a program, seed by seed: a row for each change, a dot for each seed `here`.
 
-    Above the dots the mean of those that were `kept`, with its 95 % interval.
+    Above the dots the mean of those that were `kept`, with its 95 % interval; with a second, thinner one, which has the
+    whisker that the `pictures` give in it, too.
     """
     fig, axes = new_figure(7.4, 0.62 * len(here) + 1.3)
     for row, (name, values) in enumerate(here.items()):
@@ -143,7 +146,13 @@ def differences(here: dict[str, list[float]], kept: dict[str, list[float]], xlab
         )
         axes.plot(values, [row + 0.16] * len(values), "o", color=BLUE, markersize=5, alpha=0.7, label=label[0])
         half = 1.96 * many.std(ddof=1) / len(many) ** 0.5
-        axes.errorbar(many.mean(), row - 0.2, xerr=half, fmt="D", color=ORANGE, markersize=5, capsize=3, label=label[1])
+        thick = 3 if pictures else 1.5
+        axes.errorbar(many.mean(), row - 0.2, xerr=half, fmt="D", color=ORANGE, markersize=5, capsize=3,
+                      elinewidth=thick, label=label[1])  # fmt: skip
+        if pictures:
+            both = np.hypot(half, pictures[name])
+            axes.errorbar(many.mean(), row - 0.2, xerr=both, fmt="none", ecolor=ORANGE, elinewidth=1, capsize=5,
+                          label="with the whisker of the pictures, too" if row == 0 else None)  # fmt: skip
     axes.axvline(0, color=BLACK, linewidth=1)
     axes.set_yticks(range(len(here)), list(here))
     axes.set(xlabel=xlabel, ylim=(len(here) - 0.5, -0.6))

@@ -213,7 +213,9 @@ def precision_bars(times: dict[str, tuple[float, bool]], peaks: dict[str, int]) 
         left.bar(place, share, 0.7, **look)
         left.text(place, share + 0.02, f"{share:.2f}", ha="center", va="bottom", fontsize=9)
     left.set_xticks(range(len(times)), list(times))
-    left.set(title="time of a step, H200 (hatched: forecast)", ylim=(0, 1.15), ylabel="float32 = 1")
+    left.set(
+        title="time of a step, H200, attention written out\n(hatched: forecast)", ylim=(0, 1.15), ylabel="float32 = 1"
+    )
     for place, nbytes in enumerate(peaks.values()):
         right.bar(place, nbytes / 1e6, 0.7, color=ORANGE)
         right.text(place, 1.01 * nbytes / 1e6, f"{nbytes / 1e6:.1f}", ha="center", va="bottom", fontsize=9)

@@ -187,9 +187,10 @@ def price_of_saving(save: float, between: float, simulated: dict[float, float]) 
     fig, axes = new_figure(6.6, 3.2)
     intervals = np.geomspace(min(simulated), max(simulated), 200)
     saving, failing = save / intervals, intervals / (2 * between)
-    axes.plot(intervals / 60, 100 * saving, color=BLUE, ls="--", label="to saving")
-    axes.plot(intervals / 60, 100 * failing, color=ORANGE, ls=":", lw=2, label="to failures")
-    axes.plot(intervals / 60, 100 * (saving + failing), color=BLACK, label="in all, by your rule")
+    run = 1 + saving + failing  # seconds that the run takes for one second of training
+    axes.plot(intervals / 60, 100 * saving / run, color=BLUE, ls="--", label="to saving")
+    axes.plot(intervals / 60, 100 * failing / run, color=ORANGE, ls=":", lw=2, label="to failures")
+    axes.plot(intervals / 60, 100 * (saving + failing) / run, color=BLACK, label="in all, by your rule")
     axes.plot([i / 60 for i in simulated], [100 * s for s in simulated.values()], "o", color=GREEN, label="simulated")
     axes.set_xscale("log")
     ticks = [2, 5, 10, 20, 50, 100, 200]

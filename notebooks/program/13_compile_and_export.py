@@ -133,7 +133,7 @@ def write(length=300):
 
 
 def save(done):
-    """Everything that a step reads or changes, after so many steps: the old file stands until the new one is whole."""
+    """What the next step reads and an earlier one has changed: the old file stands until the new one is whole."""
     gpu = torch.cuda.get_rng_state_all() if device == "cuda" else []
     state = {"done": done, "random": torch.get_rng_state(), "random_gpu": gpu}
     state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}

@@ -190,7 +190,7 @@ def write(length=300, beginning="\n"):
 
 
 def save(done):
-    """Everything that a step reads or changes, after so many steps: the old file stands until the new one is whole."""
+    """What the next step reads and an earlier one has changed: the old file stands until the new one is whole."""
     gpu = of_all_ranks(torch.cuda.get_rng_state() if device == "cuda" else None)
     state = {"done": done, "random": of_all_ranks(torch.get_rng_state()), "random_gpu": gpu}
     if rank > 0:

@@ -1,4 +1,4 @@
-"""The table of common mistakes in lecture 11: each of its messages is matched by something that the lecture runs."""
+"""The table of common mistakes beside lecture 11: each of its messages is matched by something that its notebook runs."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from helpers.paths import ROOT
 
 from utils.course.notebooks.notebook import read
 
-LECTURE = read(ROOT / "notebooks" / "11_debugging.ipynb")
+LECTURE = read(ROOT / "notebooks" / "deeper" / "11_error_messages.ipynb")
 SOURCES = {cell.id: cell.source for cell in LECTURE.cells}
 ROW = re.compile(r"^\| (?P<seen>.*`.*) \| .* \|$", re.MULTILINE)
 ROWS = [row["seen"] for row in ROW.finditer(SOURCES["table-of-mistakes"])]

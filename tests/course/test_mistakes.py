@@ -47,4 +47,4 @@ def test_each_line_that_runs_stands_in_the_table():
 
 
 def test_the_claim_counts_the_lines():
-    assert re.search(r"Each of these (\d+) lines raises", SOURCES["claim-11-2"])[1] == str(len(lines_that_run()))
+    assert re.search(r"Each of these (\d+) lines raises", SOURCES["claim-11-402"])[1] == str(len(lines_that_run()))

@@ -28,25 +28,6 @@ def test_recompilations_refuses_a_setting_of_another_length():
         figures.recompilations([1, 2, 3], {"a": [1, 1, 1], "b": [1], "c": [1, 2, 3]})
 
 
-def test_fused_kernels_are_as_wide_together_as_the_operations():
-    figure = figures.fused_kernels(["sin", "mul", "cos", "add"], kernels=2)
-    (axes,) = figure.axes
-    assert texts(figure) == ["sin", "mul", "cos", "add", "kernel 1", "kernel 2"]
-    assert [round(box.get_x(), 6) for box in axes.patches] == [0, 1, 2, 3, 0, 2]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["eager: 4", "compiled: 2"]
-
-
-def test_speed_ratios_are_drawn_from_one():
-    figure = figures.speed_ratios({"slower": 0.5, "faster": 3.0})
-    (axes,) = figure.axes
-    assert [(box.get_x() + min(box.get_width(), 0), abs(box.get_width())) for box in axes.patches] == [
-        (0.5, 0.5),
-        (1, 2),
-    ]
-    assert texts(figure) == [" 0.50×", " 3.00×"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["slower", "faster"]
-
-
 def test_launches_are_boxes_in_their_order_and_a_strange_kind_is_refused():
     fig = figures.launches({"eager mode": ["product", "other", "other"], "compiled": ["product", "fused"]}, wrap=2)
     (axes,) = fig.axes

@@ -2,7 +2,6 @@
 
 import pytest
 from helpers.figure_text import legend, texts, words
-from matplotlib.text import Annotation
 
 from utils.figures import debugging as figures
 
@@ -78,17 +77,6 @@ def test_loss_curves_draws_the_first_run_thick():
     assert [list(line.get_ydata()) for line in (thick, thin)] == [[1.0, 0.1], [1.0, 0.9]]
     assert thick.get_linewidth() > thin.get_linewidth() and axes.get_yscale() == "log"
     assert legend(figure) == ["healthy", "broken"]
-
-
-def test_first_and_last_draws_an_arrow_for_each_run_and_writes_both_losses():
-    figure = figures.first_and_last({"as it stands": (1.0, 0.2), "broken": (1.0, 0.9)})
-    (axes,) = figure.axes
-    arrows = [text for text in axes.texts if isinstance(text, Annotation)]
-    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [((1.0, 0), (0.2, 0)), ((1.0, 1), (0.9, 1))]
-    assert "1.00 → 0.20" in words(figure) and "1.00 → 0.90" in words(figure)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["as it stands", "broken"]
-    right, wrong = (arrow.arrow_patch.get_edgecolor() for arrow in arrows)
-    assert right != wrong and axes.get_xscale() == "log"
 
 
 def test_two_losses_draws_a_full_and_an_open_circle_for_each_run_and_a_line_at_the_first():

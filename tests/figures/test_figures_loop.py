@@ -100,3 +100,10 @@ def test_run_curves_draw_what_the_log_has_and_skip_what_it_lacks():
     losses = figure.axes[0]
     assert [text.get_text() for text in losses.get_legend().get_texts()] == ["training", "validation"]
     assert "first" in [losses.get_title(loc=place) for place in ("left", "center")]
+
+
+def test_validation_curves_draw_each_start_and_name_each_mode_once():
+    figure = figures.validation_curves({"on": [[3.0, 2.0], [3.1, 2.2]], "off": [[3.0, 1.9], [3.2, 2.5]]}, every=25)
+    (axes,) = figure.axes
+    assert [list(line.get_xdata()) for line in axes.lines] == [[25, 50]] * 4
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["on", "off"]

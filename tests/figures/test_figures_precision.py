@@ -88,13 +88,6 @@ def test_scaling_errors_draws_the_amax_and_every_error():
     assert words(figure) == ""
 
 
-def test_loss_histogram_gives_the_share_left_of_each_line():
-    figure = figures.loss_histogram([-13.0, -10.0, -3.0, -2.0], {"bf16": -9.0, "fp16": -12.0})
-    assert [text.strip() for text in texts(figure)] == ["0 in bf16: 50%", "0 in fp16: 25%"]
-    assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [-9.0, -12.0]
-    assert sum(patch.get_height() for patch in figure.axes[0].patches) == 4
-
-
 def test_precision_bars_hatches_what_was_not_measured():
     figure = figures.precision_bars({"float32": (1.0, True), "fp8": (0.25, False)}, {"float32": 24_000_000})
     left, right = figure.axes

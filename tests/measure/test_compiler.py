@@ -12,7 +12,6 @@ from utils.measure import compiler
 from utils.measure.compiler import (
     Recorder,
     XRay,
-    bytes_moved,
     generated_source,
     graphs_after,
     kernels,
@@ -77,15 +76,6 @@ def test_operations_lists_what_reaches_the_device():
     x = torch.ones(2, 2)
     assert operations(wave, x) == ["sin", "mul", "add"]
     assert operations(lambda x: x, x) == []
-
-
-def test_bytes_moved_counts_what_goes_in_and_what_comes_out():
-    x, bias = torch.ones(8, 4), torch.ones(4)
-    assert bytes_moved(torch.sin, x) == 2 * x.nbytes
-    assert bytes_moved(lambda x: x + bias, x) == 2 * x.nbytes + bias.nbytes
-    assert bytes_moved(lambda x: torch.cat([x, x]), x) == 4 * x.nbytes
-    assert bytes_moved(wave, x) == 6 * x.nbytes
-    assert bytes_moved(lambda x: x, x) == 0
 
 
 def test_mode_seconds_times_the_first_call_apart_from_later_ones(monkeypatch):

@@ -94,36 +94,6 @@ def recompilations(sizes: Sequence[int], settings: dict[str, Sequence[int]], wha
     return fig
 
 
-def fused_kernels(operations: Sequence[str], kernels: int) -> Figure:
-    """Above, a box for each operation that eager mode runs; below, the kernels that do the same, as wide together."""
-    fig, axes = new_figure(0.62 * len(operations) + 1.4, 1.7)
-    for left, name in enumerate(operations):
-        axes.barh(0, 0.94, left=left, height=0.6, color=ORANGE, edgecolor=GREY)
-        axes.text(left + 0.47, 0, name, ha="center", va="center", fontsize=8)
-    width = len(operations) / kernels
-    for number in range(kernels):
-        axes.barh(1, width - 0.06, left=number * width, height=0.6, color=PALE, edgecolor=BLACK)
-        axes.text((number + 0.5) * width, 1, f"kernel {number + 1}", ha="center", va="center", fontsize=9)
-    axes.set_yticks([0, 1], [f"eager: {len(operations)}", f"compiled: {kernels}"])
-    axes.set(xlim=(-0.1, len(operations) + 0.1), ylim=(1.5, -0.5), xticks=[])
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    return fig
-
-
-def speed_ratios(ratios: dict[str, float]) -> Figure:
-    """How many times as long eager mode takes, a bar a case from the line at 1: to the right compiled is faster."""
-    fig, axes = new_figure(6.6, 0.42 * len(ratios) + 0.9)
-    for y, ratio in enumerate(ratios.values()):
-        axes.barh(y, ratio - 1, left=1, height=0.6, color=GREEN if ratio > 1 else RED)
-        axes.text(max(ratio, 1), y, f" {ratio:.2f}×", va="center", fontsize=9)
-    axes.axvline(1, color=BLACK, lw=1)
-    axes.set_yticks(range(len(ratios)), list(ratios))
-    axes.set(xlim=(0, 1.15 * max(1, *ratios.values())), ylim=(len(ratios) - 0.5, -0.5))
-    axes.set_xlabel("seconds of eager mode per second of the compiled function")
-    return fig
-
-
 KINDS = {
     "fused": (GREEN, "a kernel that Inductor wrote"),
     "product": (BLUE, "a matrix product"),

@@ -17,7 +17,6 @@ from utils.figures.style import (
     SKY,
     filled,
     new_figure,
-    plate,
     signs,
 )
 
@@ -135,25 +134,6 @@ def loss_curves(curves: dict[str, Sequence[float]]) -> Figure:
         axes.plot(losses, color=colour, label=name, **look)
     axes.set(xlabel="step", ylabel="training loss, nats", xlim=(0, len(losses) - 1), yscale="log")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return fig
-
-
-def first_and_last(losses: dict[str, tuple[float, float]]) -> Figure:
-    """First and last training loss of each run, an arrow from one to the other; losses: label -> (first, last) in nats."""
-    fig, axes = new_figure(7.6, 0.3 * len(losses) + 0.8)
-    for row, (first, last) in enumerate(losses.values()):
-        colour = GREEN if row == 0 else BLUE if last < first * 2 / 3 else RED
-        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.6}
-        axes.annotate("", (last, row), (first, row), arrowprops=arrow)
-        axes.plot(first, row, "|", color=colour, markersize=8)
-        axes.text(max(first, last) * 1.15, row, f"{first:.2f} → {last:.2f}", va="center", fontsize=9, bbox=plate())
-    highest, lowest = max(map(max, losses.values())), min(map(min, losses.values()))
-    axes.set(xscale="log", xlim=(lowest / 1.3, highest * 4), ylim=(len(losses) - 0.4, -0.6))
-    axes.set_xlabel("training loss in nats, logarithmic")
-    ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5) if lowest / 1.3 <= tick <= highest * 4]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_yticks(range(len(losses)), list(losses))
     return fig
 
 

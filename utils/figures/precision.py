@@ -188,19 +188,6 @@ def scaling_errors(errors: dict[str, Sequence[float]], amaxes: Sequence[float]) 
     return fig
 
 
-def loss_histogram(powers: Sequence[float], blind: dict[str, float]) -> Figure:
-    """A histogram of base-2 logarithms of losses; `blind`: format -> the power of two up to which its losses are 0."""
-    powers = np.asarray(powers)
-    fig, axes = new_figure(7.4, 2.8)
-    axes.hist(powers, bins=np.arange(np.floor(powers.min()), np.ceil(powers.max()) + 0.5, 0.5), color=BLUE)
-    top = axes.get_ylim()[1]
-    for (name, edge), colour, height in zip(blind.items(), (RED, PURPLE, GREEN), (1.2, 1.05, 0.9), strict=False):
-        axes.axvline(edge, color=colour, lw=1.6, ls="--")
-        axes.text(edge, height * top, f"0 in {name}: {np.mean(powers < edge):.0%}  ", ha="right", va="center")
-    axes.set(xlabel="loss of one example, as a power of two", ylabel="examples", ylim=(0, 1.3 * top))
-    return fig
-
-
 def precision_bars(times: dict[str, tuple[float, bool]], peaks: dict[str, int]) -> Figure:
     """Two rows of bars: the time of a step against the first one's, and the bytes at its peak.
 

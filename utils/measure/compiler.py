@@ -170,16 +170,6 @@ def operations(function: Callable, *args) -> list[str]:
     return recorder.names
 
 
-def bytes_moved(function: Callable, *args) -> int:
-    """The bytes that the operations of function(*args) read and write: the sizes of all their tensors. Eager code only.
-
-    Views count as if they were read and written, so give it functions without any.
-    """
-    with _Operations() as recorder:
-        function(*args)
-    return recorder.bytes
-
-
 class Kernels(NamedTuple):
     """What Inductor generated for one call. output: the call's result; count: loop nests; vectorised: those with SIMD code.
 

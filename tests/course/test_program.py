@@ -1,6 +1,7 @@
 """The one program: each stage runs by itself, and is handed on by tidy; what a lecture changes in it is drawn."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -23,8 +24,10 @@ STAGES = sorted((ROOT / "notebooks" / program.FOLDER).glob("*.py"))
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [pytest.param(path, id=path.stem) for path in STAGES])
 def test_a_stage_runs_from_an_empty_folder_and_says_something(stage, tmp_path):
+    """With 40 of its steps, where it has many: the notebooks that end with it run them all."""
+    source = re.sub(r"^steps, (.*) = [48]00, ", r"steps, \1 = 40, ", stage.read_text(), flags=re.MULTILINE)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    (tmp_path / "program.py").write_bytes(stage.read_bytes())
+    (tmp_path / "program.py").write_text(source)
     command = [sys.executable, "-I", "program.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env=kept | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300

@@ -1,20 +1,18 @@
 """The turns of the notebooks: each takes the right answer, tells each anticipated wrong one why, and goes on untouched."""
 
-import ast
+import subprocess
 
 import pytest
 from helpers.paths import ROOT
+from helpers.tried_turns import try_turns
 from test_course import claim, code, markdown, trial, write
 
-from utils.checks.turns import RIGHT, UNWRITTEN, your_turn
 from utils.course.lint.turns import guesses_are_settled, turns_are_whole
-from utils.course.mutation.fork_runner import execute
 from utils.course.mutation.mutants import Code, mutants_of
-from utils.course.notebooks.dataflow import Use, with_their_needs
 from utils.course.notebooks.length import length
-from utils.course.notebooks.notebook import Lecture, notebooks_in, parsed, read, syntax_tree
+from utils.course.notebooks.notebook import Lecture, notebooks_in, parsed, read
 from utils.course.notebooks.tidy import FOLDED, tidy
-from utils.course.notebooks.turns import Turn, turns_of
+from utils.course.notebooks.turns import turns_of
 from utils.course.receipts.provenance import hashes_of
 from utils.proof_text import GREEN_LINE
 
@@ -34,62 +32,22 @@ def lecture_with(folder, *, above=OURS, yours=YOURS, below="assert held(2, 3) ==
     return read(trial(folder, cells, claim(1, below), setup=SETUP))
 
 
-def names_for(lecture: Lecture, turn: Turn) -> dict:
-    """What a notebook's names stand for after the cell with our answer, where only what that leans on has run."""
-    cells = [cell for cell in lecture.code if not cell.is_colab]
-    uses = [Use(syntax_tree(cell).body) for cell in cells]
-    proofs = {place for place, cell in enumerate(cells) if cell.id.startswith("proof-")}
-    names = {"__name__": "__main__"}
-    for place in with_their_needs(uses, 0, [cells.index(turn.ours.cell)], proofs):
-        execute(cells[place].id, cells[place].source, names)
-    names["your_turn"] = your_turn
-    return names
-
-
-def taken(turn: Turn, names: dict, source: str, capsys) -> str:
-    """What a student's cell with this source prints."""
-    names[turn.ours.name] = answer = getattr(names[turn.ours.name], "turn").function  # noqa: B009
-    capsys.readouterr()
-    execute("answer", source, names)
-    printed = capsys.readouterr().out
-    assert (names[turn.ours.name] is answer) == (not printed.endswith(f"{RIGHT}\n"))
-    return printed
-
-
-def holds(lecture: Lecture, turn: Turn, capsys) -> None:
-    names = names_for(lecture, turn)
-    about = names[turn.ours.name].turn
-    assert any(outcome.raised is None for outcome in about.outcomes(about.function)), "ours raises in each case"
-    assert taken(turn, names, turn.yours.cell.source, capsys) == f"{UNWRITTEN}\n"
-    answer = ast.parse(ast.unparse(turn.ours.function)).body[0]
-    answer.decorator_list = [ast.Name("your_turn", ast.Load())]
-    assert taken(turn, names, ast.unparse(answer), capsys).endswith(f"{RIGHT}\n")
-    for wrong, sentence in about.because.items():
-        wrong.__name__ = turn.ours.name
-        names["wrong"] = wrong
-        names[turn.ours.name] = about.function
-        assert names["your_turn"](wrong) is about.function
-        assert capsys.readouterr().out.splitlines()[-1] == f"  why    {sentence}"
-
-
-BOOKS = [read(path) for path in notebooks_in(ROOT / "notebooks")]
-TURNS = [pytest.param(book, turn, id=f"{book.name}-{turn.yours.name}") for book in BOOKS for turn in turns_of(book)]
+BOOKS = [path for path in notebooks_in(ROOT / "notebooks") if turns_of(read(path))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lecture", "turn"), TURNS)
-def test_a_turn_takes_right_wrong_and_untouched_answers(lecture, turn, capsys, monkeypatch):
-    monkeypatch.chdir(lecture.path.parent)
-    holds(lecture, turn, capsys)
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_turns_take_right_wrong_and_untouched_answers(path, forked_python):
+    script = ROOT / "tests" / "helpers" / "tried_turns.py"
+    done = subprocess.run([*forked_python, script, path], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 # The same on small lectures
 
 
-def test_a_turn_that_works_is_let_through(tmp_path, capsys):
-    lecture = lecture_with(tmp_path)
-    (turn,) = turns_of(lecture)
-    holds(lecture, turn, capsys)
+def test_a_turn_that_works_is_let_through(tmp_path):
+    try_turns(lecture_with(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -101,11 +59,10 @@ def test_a_turn_that_works_is_let_through(tmp_path, capsys):
         OURS.replace('{"B": 8, "T": 1024}, {"B": 3, "T": 7}', '{"b": 1, "T": 7}'),  # and one that fits no parameter
     ],
 )
-def test_a_turn_that_could_not_tell_wrong_from_right_is_red(tmp_path, above, capsys):
-    lecture = lecture_with(tmp_path, above=above)
-    (turn,) = turns_of(lecture)
-    with pytest.raises(AssertionError):
-        holds(lecture, turn, capsys)
+def test_a_turn_that_could_not_tell_wrong_from_right_is_red(tmp_path, above):
+    with pytest.raises(AssertionError) as caught:
+        try_turns(lecture_with(tmp_path, above=above))
+    assert caught.value.__notes__ == ["in the turn held"]
 
 
 @pytest.mark.parametrize(

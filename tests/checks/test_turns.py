@@ -120,6 +120,34 @@ def test_a_wrong_answer_is_told_how_close_it_is_and_why(wrong, words, capsys):
     assert "B=" in lines[1]
 
 
+RAISES = """\
+import torch
+from utils.checks import ours, your_turn
+
+@ours(
+    cases=[{"a": torch.ones(2, 3), "b": torch.ones(2, 4)}, {"a": torch.ones(5, 2), "b": torch.ones(5, 3)}],
+    because={lambda a, b: a @ b: "The sizes do not fit.", lambda a, b: a.T @ (b > 0): "A bool is no number."},
+)
+def answer(a, b):
+    return a.T @ b
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("return b @ a", "  why    The sizes do not fit."),  # in other numbers, with the same words
+        ("return a.T @ (b * b > 0)", "  why    A bool is no number."),  # a RuntimeError as well
+        ("return a.T @ b[:, 0] + c", None),
+        ("return torch.cat([a, b])", None),  # and another RuntimeError
+    ],
+)
+def test_one_that_raises_is_told_the_reason_of_its_own_message_alone(wrong, why, capsys):
+    lines, used = taken(RAISES, body(wrong, "a, b"), capsys)
+    assert not used and "Error: " in lines[2]
+    assert [line for line in lines if line.startswith("  why")] == ([why] if why else [])
+
+
 def test_another_signature_is_an_error_that_is_named(capsys):
     lines, used = taken(BYTES, body("return 4 * B * T", "B, T"), capsys)
     assert not used and "unexpected keyword argument 'V'" in lines[2]
@@ -227,13 +255,14 @@ SAME = [
     (0.1 + 0.2, 0.3), (3, 3.0), (np.int64(3), 3), (float("nan"), float("nan")), ("a", "a"), (None, None),
     ((2, 3), torch.Size((2, 3))), ({"a": [1, X]}, {"a": [1, X.clone()]}), ({1, 2}, {2, 1}), (X, X * (1 + 1e-6)),
     (torch.float32, torch.float32), (X.bfloat16(), (X * 1.005).bfloat16()), (looped(1.0), looped(1.0)),
-    (torch.empty(3, device="meta"), torch.empty(3, device="meta")),
+    (torch.empty(3, device="meta"), torch.empty(3, device="meta")), (Node(1.0), Node(1)), (Node(1), Node(1.0)),
 ]  # fmt: skip
 OTHER = [
     (0.31, 0.3, ""), (3.0, 3, ""), (True, 1, ""), (1, True, ""), ([2, 3], (2, 3), ""), ((2, 3), (2, 4), "[1]"),
     ({"a": [1, X]}, {"a": [1, X + 1]}, "['a'][1][0, 0]"), ((1,), (1, 2), ""), ({"a": 1}, {"b": 1}, ""), ({1}, {2}, ""),
     (X, X[0], ""), (X, X.double(), ""), (X.long(), X.long() + 1, "[0, 0]"), (looped(1.0), looped(2.0), ".value"),
-    (torch.nn.Linear(1, 1), torch.nn.Linear(1, 1).eval(), ".training"), (Node(1), 1, ""), ("a", "b", ""), (5, None, ""),
+    (torch.nn.Linear(1, 1), torch.nn.Linear(1, 1).eval(), ".training"), (Node(1), 1, ""), (Node(1.5), Node(1), ".value"),
+    (Node(True), Node(1), ".value"), (Node(1), Node(True), ".value"), ("a", "b", ""), (5, None, ""),
 ]  # fmt: skip
 
 

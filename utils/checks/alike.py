@@ -27,8 +27,9 @@ def difference(
     """The first difference, None if there is none.
 
     A whole number is to be a whole number and a tuple a tuple, since what comes later may count on it; a float may be
-    either. Tensors have one shape and one dtype, and NaN is as NaN. Modules and optimizers are compared by their state;
-    the gradients of a module's parameters are a part of it, unless `gradients` is False.
+    either, and so may a number that an object holds. Tensors have one shape and one dtype, and NaN is as NaN. Modules and
+    optimizers are compared by their state; the gradients of a module's parameters are a part of it, unless `gradients`
+    is False.
     """
     return _Comparison(tolerance, gradients).of(yours, ours, place)
 
@@ -114,6 +115,8 @@ class _Comparison:
             return None if yours == ours else Difference(place, yours, ours)
         for name in sorted(states[0].keys() | states[1].keys()):
             here, there = (state.get(name) for state in states)
+            if isinstance(here, float) and type(there) is int and here == there:
+                continue  # a gradient of 1.0, say, where ours left the whole number
             if found := self.of(here, there, f"{place}.{name}"):
                 return found
         return None

@@ -19,6 +19,7 @@ import copy
 import dis
 import linecache
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ STILL = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what 
 LONGEST = 100  # characters of a line, about
 LARGEST_PART = 12  # of a ratio that is told as a fraction
 CLOSE = 0.1  # of a guess, relative
+NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")  # in the message of an exception
 
 Cases = list[dict] | Callable[[int], dict]
 
@@ -99,9 +101,13 @@ class Turn:
         return found or (_of_gradients(*values, self.tolerance, name) if self.gradients else None)
 
     def reason(self, yours: list[Outcome]) -> str:
-        """Why it is wrong: the sentence about the anticipated answer that does the same in all cases; "" for another one."""
+        """Why it is wrong: the sentence about the anticipated answer that does the same in all cases; "" for another one.
+
+        One that raises does the same only if its messages are the same, but for the numbers in them.
+        """
         for wrong, sentence in self.because.items():
-            if not any(self.differences(yours, self.outcomes(wrong))):
+            anticipated = self.outcomes(wrong)
+            if not any(self.differences(yours, anticipated)) and all(map(_raise_alike, yours, anticipated)):
                 return sentence
         return ""
 
@@ -218,6 +224,12 @@ def _outcome(function: Callable, arguments: dict) -> Outcome:
             return Outcome(function(**given), given)
         except Exception as error:
             return Outcome(None, given, error)
+
+
+def _raise_alike(one: Outcome, other: Outcome) -> bool:
+    """Whether two outcomes raise with the same words, whatever sizes and addresses stand among them, or raise nothing."""
+    words, others = (NUMBERS.sub("", str(outcome.raised)) for outcome in (one, other))
+    return words == others
 
 
 def _item(value: object) -> object:

@@ -69,6 +69,32 @@ def body(text: str, parameters: str = "B=8, T=1024, V=50_257") -> str:
     return f"@your_turn\ndef answer({parameters}):\n{lines}\n"
 
 
+# Under another decorator
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "used"),
+    [
+        ("return sum(p.numel() for p in model.parameters())", RIGHT, True),
+        ("...", UNWRITTEN, False),
+        ("return model.nothing", "✗ not yet: ours is used below", False),
+    ],
+)
+def test_a_function_under_another_decorator_is_checked_like_any(text, words, used, capsys):
+    under = body(text, "model").replace("@your_turn\n", "@your_turn\n@torch.no_grad()\n")
+    lines, is_used = taken(MODEL, under, capsys)
+    assert (lines[0], is_used) == (words, used)
+    assert ("return model.nothing" in "".join(lines)) == ("nothing" in text)  # the student's own line
+
+
+def test_a_model_whose_modules_have_another_mode_is_not_alike():
+    yours, ours_ = (torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout()) for _ in range(2))
+    ours_.load_state_dict(yours.state_dict())
+    yours[1].eval()
+    found = difference(yours, ours_)
+    assert (found.place, found.yours, found.ours) == (".1.training", False, True)
+
+
 # Written or not
 
 

@@ -126,7 +126,8 @@ def _state(value: object, gradients: bool) -> dict | None:
     """What an object holds, by name; None for one that does not tell."""
     if isinstance(value, torch.nn.Module):
         grads = {f"{name}.grad": p.grad for name, p in value.named_parameters() if gradients}
-        return dict(value.named_parameters()) | grads | dict(value.named_buffers()) | {"training": value.training}
+        modes = {f"{name}.training".lstrip("."): part.training for name, part in value.named_modules()}
+        return dict(value.named_parameters()) | grads | dict(value.named_buffers()) | modes
     if callable(getattr(value, "state_dict", None)):
         return value.state_dict()
     return getattr(value, "__dict__", None)

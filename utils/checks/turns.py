@@ -17,6 +17,7 @@ the lecture runs on. `settle` is for a guess, made before something is measured.
 
 import copy
 import dis
+import inspect
 import linecache
 import math
 import re
@@ -143,11 +144,12 @@ def ours(
 def your_turn(yours: Callable) -> Callable:
     """The decorated function if it is right, ours if not; prints which, and what is wrong. Changes nothing else."""
     name = yours.__name__
-    turn = getattr(yours.__globals__.get(name), "turn", None)
+    written = inspect.unwrap(yours)  # without another decorator, such as torch.no_grad()
+    turn = getattr(written.__globals__.get(name), "turn", None)
     if turn is None:
         print(f"○ ours of {name} is not known yet: run the folded cell above, then this one again")
         return yours
-    if is_unwritten(yours):
+    if is_unwritten(written):
         print(UNWRITTEN)
         return turn.function
     expected, outcomes = turn.outcomes(turn.function), turn.outcomes(yours)
@@ -156,7 +158,7 @@ def your_turn(yours: Callable) -> Callable:
         print(RIGHT)
         yours.turn = turn  # the cell may be run again
         return yours
-    print(*_report(turn, yours, outcomes, expected, differences), sep="\n")
+    print(*_report(turn, written, outcomes, expected, differences), sep="\n")
     return turn.function
 
 

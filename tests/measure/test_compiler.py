@@ -21,7 +21,6 @@ from utils.measure.compiler import (
     operations,
     own_cache,
     recorded,
-    speed_ratio,
 )
 
 BATCHES = [(torch.ones(rows, 3),) for rows in (4, 5, 6, 1)]
@@ -115,18 +114,6 @@ def test_a_compiled_function_is_timed_on_the_threads_that_compiled_it():
     finally:
         torch.set_num_threads(before)
     assert len(recorder.graphs) == 1
-
-
-def test_speed_ratio_times_eager_over_compiled_and_not_the_compilation(monkeypatch):
-    seen = []
-
-    def wait(seconds):
-        seen.append(seconds)
-        time.sleep(seconds)
-
-    monkeypatch.setattr(torch, "compile", lambda function: lambda seconds: None)
-    assert speed_ratio(wait, 0.001, least=0.01) > 5
-    assert len(seen) > 5
 
 
 @pytest.mark.slow

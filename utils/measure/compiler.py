@@ -257,10 +257,3 @@ def median_seconds(function: Callable, *args, least: float = 0.3) -> float:
         "function(*args)", globals=names, num_threads=torch.get_num_threads()
     )  # with another Dynamo recompiles
     return timer.blocked_autorange(min_run_time=least).median
-
-
-def speed_ratio(function: Callable, *args, least: float = 0.3) -> float:
-    """How many times as long function(*args) takes in eager mode as compiled by Inductor; compiling is not timed."""
-    torch.compiler.reset()
-    compiled = torch.compile(function)
-    return median_seconds(function, *args, least=least) / median_seconds(compiled, *args, least=least)

@@ -10,6 +10,7 @@ from helpers.paths import ROOT
 from utils.course import affected
 from utils.course.__main__ import main
 
+BLOCK = "<!-- claims: written by make tidy -->\n{}\n<!-- end of claims -->\n"
 FILES = {
     "small/__init__.py": "",
     "small/low.py": "def one():\n    return 1\n",
@@ -40,7 +41,10 @@ FILES = {
     "tests/test_wrong.py": "%reset\n",
     "tests/course/test_notebooks.py": 'BOOKS = ROOT / "notebooks"\n',
     "tests/browser/test_browser_low.py": "from small.low import one\n",
-    "docs/README.md": "",
+    "tests/test_readmes.py": "",
+    "docs/README.md": BLOCK.format("1 claim"),
+    "notebooks/figures/ledger.svg": "",
+    "notebooks/program/01_first.py": "",
 }
 BOOKS = {
     "notebooks/01_first.ipynb": ["from small.low import one", "%matplotlib inline"],
@@ -149,7 +153,31 @@ def test_who_imports_a_module_that_is_gone_is_found(small):
 
 
 def test_a_file_is_read_by_the_tests_whose_strings_name_it_not_by_those_whose_docstrings_do(small):
+    write(small, "docs/README.md", "By hand.")
     assert chosen_tests(small, "docs/README.md") == ["test_readme.py"]
+
+
+def test_what_tidy_alone_has_written_is_left_to_its_own_test(small):
+    write(small, "docs/README.md", BLOCK.format("2 claims"))
+    by_tidy = ["docs/README.md", "notebooks/figures/ledger.svg", "notebooks/program/01_first.py"]
+    assert chosen_tests(small, *by_tidy) == ["test_readmes.py"]
+    chosen = affected.plan(small, ["notebooks/01_first.ipynb", *by_tidy])
+    assert "tests/test_all_books.py" in chosen.tests and set(chosen.cases) == {
+        *("tests/course/test_notebooks.py", "tests/test_all_books.py")
+    }
+    write(small, "docs/README.md", "By hand.\n" + BLOCK.format("2 claims"))
+    assert chosen_tests(small, "docs/README.md") == ["test_readme.py"]
+
+
+def test_of_a_branch_it_is_what_tidy_has_written_since_it_left_its_base(small):
+    git(small, "switch", "--quiet", "--create", "mine")
+    write(small, "docs/README.md", BLOCK.format("2 claims"))
+    git(small, "commit", "--quiet", "--all", "--message=By tidy")
+    git(small, "switch", "--quiet", "main")
+    write(small, "docs/README.md", "By hand.\n" + BLOCK.format("1 claim"))
+    git(small, "commit", "--quiet", "--all", "--message=Theirs")
+    git(small, "switch", "--quiet", "mine")
+    assert affected.written_by_tidy(small, ["docs/README.md"], "main") == {"docs/README.md"}
 
 
 def test_a_notebook_is_held_to_the_rules_of_its_folder_then_run_and_its_cases_alone(small):

@@ -9,6 +9,7 @@ from test_course import claim, markdown, write
 
 from utils.course import readmes
 from utils.course.notebooks.notebook import DEEPER
+from utils.course.written import LEDGER
 
 
 def mark(name: str, old: str = "old") -> str:
@@ -64,7 +65,7 @@ def test_claims_are_counted_by_what_becomes_of_them(course):
     assert "verify 2 of the 3 claims. 1 need a GPU and 0 the long form" in line
     (picture,) = written(course, "ledger", "utils/course")
     assert "2 claims are verified and 0 false beliefs" in picture and "](../../notebooks/figures/ledger.svg)" in picture
-    assert (course / readmes.LEDGER).read_bytes().startswith(b"<?xml")
+    assert (course / LEDGER).read_bytes().startswith(b"<?xml")
 
 
 def test_a_module_is_said_by_its_first_line_and_a_package_by_its_own_and_its_modules(course):

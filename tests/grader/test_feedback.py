@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from helpers.paths import ROOT
-from helpers.records import record_of, shown
+from helpers.records import record_of, shown, worth
 from markupsafe import escape
 
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
@@ -20,6 +20,8 @@ from utils.grader.written import answers_in, questions
 from utils.site import prose
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
+WORTH = worth(read_lab(LAB))
+ALL = sum(WORTH.values())
 NOBODY = ClassStanding(0, 0.0, {})
 
 
@@ -65,9 +67,10 @@ def test_feedback_shows_what_was_expected_and_nothing_of_hidden_checks_or_soluti
     secret = "asked: a secret of the hidden check"
     verdicts = {"check-strides": f"{said}\nnext: the last axis moves by `1`", "hidden-strides": secret}
     record = shown(lab, verdicts | {"hidden-windows": secret}, student="<b>eve</b>", notes=["<i>odd</i>"])
+    left = ALL - WORTH["check-strides"] - WORTH["hidden-strides"] - WORTH["hidden-windows"]
     page = feedback.page(record, lab, NOBODY)
     assert escape(said) in page and "<script>" not in page and "<b>eve" not in page and "<i>odd" not in page
-    assert "secret" not in page and "0 of 2" in page and "17 of 20 points" in words(page)
+    assert "secret" not in page and "0 of 2" in page and f"{left} of {ALL} points" in words(page)
     assert "moves by <code>1</code>" in page and "Hint 1" in task_of(page, "strides")
     hidden = {
         line.strip() for task in lab.tasks if task.hidden for line in task.hidden.source.splitlines() if len(line) > 30
@@ -167,20 +170,23 @@ def test_other_ways_are_shown_to_whoever_has_all_points_of_the_task(lab):
 
 def test_the_page_says_what_was_right_and_where_it_comes_from(lab):
     record = shown(lab, handed_in="2026-11-20T14:03:10")
+    hidden = sum(task.hidden is not None for task in lab.tasks)
     text = words(feedback.page(record, lab, NOBODY))
-    assert "All 8 tasks are right in every check, 3 hidden ones among them" in text
+    assert f"All {len(lab.tasks)} tasks are right in every check, {hidden} hidden ones among them" in text
     assert "2026-11-20 14:03:10" in text and "eve.ipynb" in text and "commit 0123456789ab" in text
     assert "Tensors and strides" in text
     text = words(feedback.page(shown(lab, {"check-swap": "no"}), lab, NOBODY))
-    assert "7 of 8 tasks are right" in text
+    assert f"{len(lab.tasks) - 1} of {len(lab.tasks)} tasks are right" in text
 
 
 def test_the_median_is_shown_from_five_submissions_on():
     lab = read_lab(LAB)
     records = [shown(lab, {"check-swap": "no"} if number < 3 else {}, student=str(number)) for number in range(5)]
     group = feedback.standing_of([*records, shown(lab, problem="an empty file"), shown(lab, failed="asleep")])
-    assert (group.students, group.total, group.parts["swap"], group.parts["weights"]) == (5, 18, 0, 3)
-    assert "the median of the class is 18" in words(feedback.page(records[0], lab, group))
+    median = ALL - WORTH["check-swap"]
+    assert (group.students, group.total) == (5, median)
+    assert (group.parts["swap"], group.parts["weights"]) == (0, WORTH["check-weights"])
+    assert f"the median of the class is {median}" in words(feedback.page(records[0], lab, group))
     assert "median" not in words(feedback.page(records[0], lab, feedback.standing_of(records[:4])))
 
 
@@ -207,8 +213,8 @@ def test_a_persons_words_stand_on_the_page(lab):
     assert "Well <strong>done</strong>" in page and "<script>" not in page and "<b>Because" not in page
     assert "Half of it is right. Your code" in task_of(page, "swap") and "secret advice" not in page
     assert "<Because>" not in page and "&lt;b&gt;Because" in page and "a <em>good</em> one" in page
-    text = words(page)
-    assert "extra: a mistake found +1" in text and "22 of 23 points" in text
+    text, earned = words(page), ALL - WORTH["check-swap"] + 1 + 2 + 1
+    assert "extra: a mistake found +1" in text and f"{earned} of {ALL + 3} points" in text
 
 
 FORGED = (
@@ -425,8 +431,8 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
     group = feedback.standing_of([*records, unread])
     page = summary.summary(lab, [*records, unread], group, [similar.Pair("<u>", "b", 0.9, ("swap",))])
     assert "<try>" not in page and "<u>" not in page and "`" not in words(page)
-    soup = BeautifulSoup(page, "html.parser")
-    assert "6 submissions, 5 of them graded; the median is 18 of 20 points" in words(page)
+    soup, without_swap = BeautifulSoup(page, "html.parser"), ALL - WORTH["check-swap"]
+    assert f"6 submissions, 5 of them graded; the median is {without_swap} of {ALL} points" in words(page)
     tasks, students, checks, problems, pairs = soup.select("table")
     assert (
         tasks.select("tbody tr")[0].get_text().startswith("Task 2") and "40%" in tasks.select("tbody tr")[0].get_text()
@@ -437,7 +443,7 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
         row.select("td")[0].get_text(): [cell.get_text() for cell in row.select("td")]
         for row in students.select("tbody tr")
     }
-    assert rows["0"][1] == "18" and rows["zoe"][1:] == ["–", *[""] * len(lab.tasks)]
+    assert rows["0"][1] == str(without_swap) and rows["zoe"][1:] == ["–", *[""] * len(lab.tasks)]
     assert "an empty file" in problems.get_text() and "90%" in pairs.get_text() and "Task 2" in checks.get_text()
     bars = [bar["title"] for bar in soup.select(".histogram > div")]
     assert bars[0] == "0 to 1 points: 0" and sum(int(bar.split(": ")[1]) for bar in bars) == 5
@@ -448,8 +454,10 @@ def test_the_table_on_the_screen_has_each_student_and_where_to_read_more(tmp_pat
     records = [shown(lab, student="ada"), shown(lab, {"check-swap": "no"}, student="bob", held=["swap"])]
     records += [shown(lab, student="zoe", problem="an empty file"), shown(lab, student="yan", failed="asleep")]
     lines = [" ".join(line.split()) for line in summary.results_table(tmp_path, lab, records).splitlines()]
-    assert {"ada 20 of 20", "bob 18 of 20 swap held", "zoe - of 20 an empty file", "median 19"} <= set(lines)
-    assert "yan - of 20 not graded: the grader failed" in lines and str(tmp_path / f"{lab.name}.html") in lines
+    bob = ALL - WORTH["check-swap"]
+    assert {f"ada {ALL} of {ALL}", f"bob {bob} of {ALL} swap held", f"zoe - of {ALL} an empty file"} <= set(lines)
+    assert f"median {(ALL + bob) / 2:g}" in lines
+    assert f"yan - of {ALL} not graded: the grader failed" in lines and str(tmp_path / f"{lab.name}.html") in lines
     assert summary.results_table(tmp_path, read_lab(ROOT / "solutions" / "14_ring_and_ddp.ipynb"), records) == ""
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
-from helpers.records import record_of
+from helpers.records import record_of, worth
 from landed import not_shown, trace
 
 from utils.course.notebooks.lab import read_lab
@@ -40,6 +40,8 @@ from utils.grader.sandbox import Limits
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
 HOSTILE = sorted(Path(__file__).with_name("hostile").glob("*.py"))
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
+WORTH = worth(read_lab(LAB))
+ALL = sum(WORTH.values())
 UNHURRIED = Patience(start=600, cell=600, question=600)  # where the machine is busy, and time is not the matter
 RULES = grading.Rules(
     seed=20_260,
@@ -124,7 +126,7 @@ def test_a_canary_shows_that_the_students_file_was_graded(tmp_path):
     wrong = {"code-strides": "def contiguous_strides(shape):\n    return ('canary', 4711)"}
     book = with_cells(load(LAB), wrong)
     record = graded(tmp_path, {"me": book})["me"]
-    assert record["earned"] == record["points"] - 2
+    assert record["earned"] == ALL - WORTH["check-strides"] - WORTH["hidden-strides"]
     assert "'canary', 4711" in record["checks"][0]["message"]
 
 
@@ -202,9 +204,9 @@ def test_nobody_is_talked_into_a_grade(tmp_path, listeners, monkeypatch, every):
         if (lacks := not_shown(path, records[path.stem]))
     }
     assert dead == {}, "not carried out, or with another end than the file says"
-    assert records["victim"]["earned"] == 4
+    assert records["victim"]["earned"] == WORTH["check-strides"] + WORTH["hidden-strides"] + WORTH["check-swap"]
     assert heard(listeners) == [] and not (tmp_path / "in" / "pwned").exists()
-    assert {(record["points"], len(record["checks"])) for record in records.values()} == {(20, 11)}
+    assert {(record["points"], len(record["checks"])) for record in records.values()} == {(ALL, len(WORTH))}
     assert sorted(path.name for path in (tmp_path / "in").iterdir()) == sorted(records)
     assert left_over(grading.users_of(os.getpid())) == []
     assert "check-strides was changed; points come from the lab's own" in records["edits_the_checks"]["notes"]
@@ -271,7 +273,7 @@ def load_cell(name: str) -> str:
 
 
 NOISE = "import sys\nprint('hm', file=sys.stderr)\n%matplotlib inline\n!ls"
-LOSES_NOTHING = {  # what an honest student may send: all 20 points
+LOSES_NOTHING = {  # what an honest student may send: it gets all points
     "no ids": without_ids(load(LAB)),
     "zoë o'neil =cmd": load(LAB),
     "..": load(LAB),
@@ -304,8 +306,8 @@ def test_broken_ones_get_a_sentence_and_honest_ones_lose_nothing(tmp_path):
     for name, (_, words) in BROKEN.items():
         assert records[name]["earned"] == 0 and words in records[name]["problem"], records[name]["problem"]
     for name in LOSES_NOTHING:
-        assert (records[name]["earned"], records[name]["problem"]) == (20, ""), (name, records[name]["checks"])
-    assert records["missing"]["earned"] == records["wrong"]["earned"] == 18
+        assert (records[name]["earned"], records[name]["problem"]) == (ALL, ""), (name, records[name]["checks"])
+    assert records["missing"]["earned"] == records["wrong"]["earned"] == ALL - WORTH["check-swap"]
     assert "task swap was not found" in records["missing"]["notes"]
     assert records["wrong"]["raised"]["code-swap"][0][0] == "SyntaxError"
     with (tmp_path / "out" / "gradebook.csv").open(newline="") as file:
@@ -328,7 +330,7 @@ def test_a_second_run_grades_only_what_changed(tmp_path, capsys):
     (tmp_path / "in" / "bob" / LAB.name).write_text(LAB.read_text())
     again = grading.grade(tmp_path / "in", [LAB], tmp_path / "out", RULES)
     assert "1 graded, 1 unchanged" in capsys.readouterr().err
-    assert [record["earned"] for record in again] == [20, 20]
+    assert [record["earned"] for record in again] == [ALL, ALL]
     changed = {path.stem for path, time in written.items() if path.stat().st_mtime_ns != time}
     assert changed == {"bob"}
     os.utime(tmp_path / "in" / "bob" / LAB.name, (0, 86400 * 365.25 * 50))  # the first copy had a wrong date
@@ -504,9 +506,9 @@ def test_changed_checks_do_not_change_grades_until_asked(tmp_path, capsys):
             cell["metadata"]["points"] = 5
     lab.write_text(json.dumps(book))
     (kept,) = grading.grade(tmp_path / "in", [lab], tmp_path / "out", RULES)
-    assert kept["points"] == 20 and "--regrade" in capsys.readouterr().err
+    assert kept["points"] == ALL and "--regrade" in capsys.readouterr().err
     (anew,) = grading.grade(tmp_path / "in", [lab], tmp_path / "out", RULES, regrade=True)
-    assert anew["points"] == anew["earned"] == 24
+    assert anew["points"] == anew["earned"] == ALL - WORTH["check-strides"] + 5
     text = {"cell_type": "markdown", "metadata": {}, "source": "## Why?\n\n1 point: `why`."}
     asked = [text | {"id": "question-why"}, text | {"id": "written-why", "metadata": {"points": 3}}]
     lab.write_text(json.dumps(book | {"cells": [*book["cells"], *asked]}))
@@ -746,7 +748,7 @@ def test_the_cage_holds_for_any_user_and_where_namespaces_are_denied(shared, env
     assert done.returncode == 0, done.stderr
     records = {record["student"]: record for record in gradebook.records(shared / "out")}
     earned = {name: record["earned"] for name, record in records.items()}
-    wanted = {name: hostile(HOSTILE[0].with_name(f"{name}.py"), {"HOSTS": "[]"})[1] for name in names} | {"ada": 20}
+    wanted = {name: hostile(HOSTILE[0].with_name(f"{name}.py"), {"HOSTS": "[]"})[1] for name in names} | {"ada": ALL}
     assert earned.pop("deep_folders", 0) <= wanted.pop("deep_folders", 0)  # it may be ended while it is asked
     assert earned == wanted
     isolation = records["ada"]["isolation"]
@@ -941,4 +943,9 @@ def test_the_workers_of_a_cluster_make_the_same_gradebook_byte_for_byte(tmp_path
         assert done.returncode == 0 and "4 graded" in done.stderr, done.stderr
         texts.append(files_of(tmp_path / name))
     assert texts[0] == texts[1] and len(texts[0]) >= 12
-    assert [record["earned"] for record in gradebook.records(tmp_path / "there")] == [18, 20, 20, 20]
+    assert [record["earned"] for record in gradebook.records(tmp_path / "there")] == [
+        ALL - WORTH["check-swap"],
+        ALL,
+        ALL,
+        ALL,
+    ]

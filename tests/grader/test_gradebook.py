@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from helpers.records import record_of, shown
+from helpers.records import record_of, shown, worth
 
 from utils.course.__main__ import main
 from utils.course.notebooks.lab import read_lab
@@ -20,7 +20,7 @@ from utils.grader import decisions, gradebook, roster, similar
 from utils.grader.submission import AGAIN, LARGEST
 
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
-ALL_CHECKS = [check.id for task in read_lab(LAB).tasks for check in task.checks]
+WORTH = worth(read_lab(LAB))
 
 
 # The gradebook
@@ -59,7 +59,10 @@ def test_moodle_finds_the_columns_that_it_wants_and_a_grade_as_new_as_the_run(tm
         tmp_path, [shown(lab, id="4711"), shown(lab, student="zoe", key="zoe", problem="an empty file")]
     )
     rows = list(csv.DictReader((tmp_path / f"{LAB.stem}.moodle.csv").read_text().splitlines()))
-    assert [(row["Identifier"], row["Grade"]) for row in rows] == [("Participant 4711", "20"), ("", "")]
+    assert [(row["Identifier"], row["Grade"]) for row in rows] == [
+        ("Participant 4711", str(sum(WORTH.values()))),
+        ("", ""),
+    ]
     for row in rows:
         assert begun <= datetime.fromisoformat(row["Last modified (grade)"]) <= datetime.now().astimezone()
 
@@ -229,9 +232,7 @@ def test_what_the_grader_failed_at_is_no_zero(tmp_path):
 
 def test_what_could_not_be_read_is_no_zero_until_a_person_decides(tmp_path):
     lab = read_lab(LAB)
-    records = [
-        record_of(lab, dict.fromkeys(ALL_CHECKS, ""), student=name, problem="an empty file") for name in ("a", "b")
-    ]
+    records = [record_of(lab, dict.fromkeys(WORTH, ""), student=name, problem="an empty file") for name in ("a", "b")]
     line = decisions.Decision("here", lab.name, "b", "swap", 2, "on paper")
     gradebook.write_tables(tmp_path, decisions.apply(records, [line]))
     head, a, b = csv.reader((tmp_path / f"{lab.name}.csv").read_text().splitlines())

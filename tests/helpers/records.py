@@ -5,6 +5,11 @@ from utils.grader import decisions
 from utils.grader.written import questions
 
 
+def worth(lab: Lab) -> dict[str, int]:
+    """The points of each check, by its id; a solution earns their sum."""
+    return {check.id: points_of(check) for task in lab.tasks for check in task.checks}
+
+
 def record_of(lab: Lab, verdicts: dict[str, str | dict] | None = None, **changes) -> dict:
     """The record of a submission, with the starter's code, in which these checks failed, with this message or fields."""
     failed = {

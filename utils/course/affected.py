@@ -1,6 +1,7 @@
 """`make affected`: the tests and notebooks that a change reaches, nearest first, until one is red.
 
 A file is reached if it imports a changed module, itself or through others, or if a string in it names a changed file.
+What `make tidy` alone has written is left to the test of tidy.
 Who imports whom in `utils` is grimp's to say; imports and strings of tests and notebooks are read from their source.
 """
 
@@ -11,11 +12,11 @@ import heapq
 import re
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.course import ROOT
+from utils.course import ROOT, written
 from utils.course.notebooks.notebook import NUMBERED, load, text_of
 
 PACKAGE = "utils"
@@ -31,6 +32,7 @@ FOLDERS = {  # the tests that hold each notebook of a folder to its rules
     "solutions": ("tests/labs/test_lab_rules.py", "tests/labs/test_release.py"),
     "labs": ("tests/labs/test_release.py",),
 }
+OF_TIDY = "tests/test_readmes.py"  # asks that all that `make tidy` writes is as it would write it
 NO_TESTS = 5  # pytest's exit status
 
 
@@ -71,7 +73,7 @@ def _affected(args: argparse.Namespace) -> int:
     if not (changed := changes(ROOT, args.base)):
         print(f"Nothing differs from {args.base}, so nothing is to be tested.")
         return 0
-    chosen = plan(ROOT, changed)
+    chosen = plan(ROOT, changed, args.base)
     print(*chosen.lines(), sep="\n", flush=True)
     if args.list:
         paths = (*chosen.first, *chosen.changed_notebooks, *chosen.tests, *chosen.using_notebooks)
@@ -87,16 +89,33 @@ def changes(root: Path, base: str = "HEAD") -> list[str]:
         ["diff", "--name-only", "--no-renames", "-z", "--merge-base", base],
         ["ls-files", "--others", "--exclude-standard", "-z"],
     ):
-        done = subprocess.run(["git", "-C", root, *command], capture_output=True, text=True)
+        done = _git(root, *command)
         if done.returncode:
             raise ValueError(f"cannot tell what has changed since {base!r}: {done.stderr.strip()}")
         names |= {name for name in done.stdout.split("\0") if name}
     return sorted(names)
 
 
-def plan(root: Path, changed: list[str]) -> Plan:
-    """What the changed files reach."""
-    readers = readers_of(root, changed)
+def written_by_tidy(root: Path, changed: list[str], base: str = "HEAD") -> set[str]:
+    """The changed files in which nobody but `make tidy` has written."""
+    readmes = [path for path in changed if Path(path).name == "README.md" and (root / path).exists()]
+    left = _git(root, "merge-base", base, "HEAD").stdout.strip() if readmes else ""
+    before = {path: _git(root, "show", f"{left}:{path}").stdout for path in readmes}
+    same = {
+        path
+        for path, text in before.items()
+        if written.by_hand(text) == written.by_hand((root / path).read_text(encoding="utf-8"))
+    }
+    return same | {path for path in changed if written.is_whole(path)}
+
+
+def _git(root: Path, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, encoding="utf-8")
+
+
+def plan(root: Path, changed: list[str], base: str = "HEAD") -> Plan:
+    """What the changed files reach; `base` as in changes."""
+    readers = readers_of(root, changed, written_by_tidy(root, changed, base))
     all_reached = {path: distances(path, readers) for path in changed}
     nearest: dict[str, int] = {}
     for reached in all_reached.values():
@@ -174,13 +193,13 @@ class OnlyCases:
 # The graph: of each file, who reads it, and how far off that is
 
 
-def readers_of(root: Path, changed: list[str]) -> dict[str, dict[str, int]]:
+def readers_of(root: Path, changed: list[str], by_tidy: Set[str] = frozenset()) -> dict[str, dict[str, int]]:
     """file -> {file that imports or names it: 0, 1 or 2}. Files of `changed` that are no longer there can be imported too.
 
     0: the face of a package, its __init__, shows what stands in a module, or a test holds the rules of a notebook's folder;
-    1: imported, or named; 2: its folder is named.
+    1: imported, or named; 2: its folder is named. Those of `by_tidy` are read by the test of tidy alone.
     """
-    graph = _Graph(root, changed)
+    graph = _Graph(root, changed, by_tidy)
     graph.read_package()
     graph.read_tests()
     graph.read_notebooks()
@@ -191,8 +210,8 @@ def readers_of(root: Path, changed: list[str]) -> dict[str, dict[str, int]]:
 class _Graph:
     """Who reads what, as far as it has been read."""
 
-    def __init__(self, root: Path, changed: list[str]):
-        self.root, self.changed = root, changed
+    def __init__(self, root: Path, changed: list[str], by_tidy: Set[str]):
+        self.root, self.changed, self.by_tidy = root, changed, by_tidy
         self.readers: dict[str, dict[str, int]] = defaultdict(dict)
         places = (root / PACKAGE, root / "tests")
         self.sources = {path.relative_to(root).as_posix() for place in places for path in place.rglob("*.py")}
@@ -219,7 +238,7 @@ class _Graph:
                         self.link(path, reader, 1)
 
     def read_tests(self) -> None:
-        by_name = [path for path in self.changed if not is_test(path) and not is_lab(path)]
+        by_name = [path for path in self.changed if not (is_test(path) or is_lab(path) or path in self.by_tidy)]
         for reader in self.sources:
             if is_module(reader):
                 continue
@@ -239,7 +258,9 @@ class _Graph:
     def add_what_no_import_tells(self) -> None:
         for path in self.changed:
             readers, distance = [], 1
-            if path.endswith(".ipynb"):
+            if path in self.by_tidy:
+                readers = [OF_TIDY]
+            elif path.endswith(".ipynb"):
                 readers, distance = FOLDERS.get(top(path), ()), 0
             elif is_lab(path):
                 readers = ["tests/labs/test_variants.py"]

@@ -19,14 +19,12 @@ from utils.course.notebooks.length import length
 from utils.course.notebooks.notebook import Lecture, is_lecture, label_of, notebooks_in, read
 from utils.course.receipts.receipts import receipts
 from utils.course.receipts.table import page_block, readme_block
+from utils.course.written import BLOCK, LEDGER, MARK
 from utils.figures.style import svg
 from utils.versions import TESTED, TORCH, pythons
 
 MADE = ("build", "runs")  # folders whose files are not the course's
-BLOCK = re.compile(r"(<!-- ([\w ]+): written by make tidy -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
-MARK = "written by make tidy"
 QUESTION = re.compile(r"\*\*Question:\*\* (.+?)\\?$", re.MULTILINE)  # on the first screen of a second reading
-LEDGER = "notebooks/figures/ledger.svg"
 
 
 class Course:

@@ -22,6 +22,7 @@ from utils.course.notebooks.notebook import (
     text_of,
 )
 from utils.course.notebooks.numbering import all_changes, mended, mended_ids, numbered, with_mended
+from utils.course.notebooks.task_numbers import with_tasks_numbered
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -133,7 +134,7 @@ def changes_of(path: Path, renumbered: dict[str, str] | None = None) -> list[str
                 and "the claim numbered and set apart, as a quotation after its sign"
             )
             begins = program.BEGIN in new["metadata"].get("tags", []) and "the program as it stands there written"
-            rest = begins or ("minutes written" if index == 0 else "the new numbers of claims written")
+            rest = begins or ("minutes written" if index == 0 else "new numbers written")
             what = "links written" if new["id"] == CELL else claim or rest
             changes.append(f"cell {new['id']}: {what}")
         if old.get("metadata", {}).get("name") != (name := new["metadata"].get("name")):
@@ -165,7 +166,7 @@ def stored(path: Path, renumbered: dict[str, str] | None = None) -> dict:
 def tidied(book: dict) -> dict:
     """A copy of the notebook's JSON in its stored form, with the same cells in the same order."""
     ids = _ids(book["cells"])
-    cells = [_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)]
+    cells = with_tasks_numbered([_cell(cell, name) for cell, name in zip(book["cells"], ids, strict=True)])
     lecture, starter = any(CLAIM.match(text_of(cell["source"])) for cell in book["cells"]), POINTS in ids
     for cell in cells:
         name = cell["id"]

@@ -153,11 +153,15 @@ parameters = sum(p.numel() for p in model.parameters())
 work = 6 * parameters * batch_size * context  # of one step
 peak = speed()
 print(f"forecast: {work:.2g} operations a step, {steps * work / peak:.1f} s in all")
-kept = 4 * context * width if checkpointed else (64 * width + 16 + 4 * heads) * context  # by a layer, for a window
-of_a_window = layers * kept + 12 * context * len(letters) + 8 * context * width + 24 * context
-print(
-    f"forecast: {(12 * parameters + batch_size * of_a_window) / 1e6:.1f} MB of tensors where backward begins, in float32"
-)
+hidden, whole = 4 * context * width, (64 * width + 16 + 4 * heads) * context  # of a window: its state, all in a layer
+kept = hidden if checkpointed else whole
+moments = [batch_size * (layers * kept + 12 * context * len(letters) + 2 * hidden + 24 * context)]  # at the loss
+for done in (0, layers - 1):  # in a layer, when backward has gone through so many
+    gradients = (len(letters) + 4 * width + 3 + done * (12 * width + 13)) * width
+    moments += [batch_size * ((layers - 1 - done) * kept + whole + 5 * hidden + 16 * context) + 4 * gradients]
+in_turn = 4 * parameters + 8 * width * max(len(letters), 4 * width)  # a CPU's update: one weight after the other
+moments += [8 * parameters if device == "cuda" else in_turn]  # CUDA's: all at once
+print(f"forecast: {(12 * parameters + max(moments)) / 1e6:.1f} MB of tensors at most, in float32")
 print(f"before: loss {validate():.2f}; ln {len(letters)} = {math.log(len(letters)):.2f}")
 if device == "cuda":
     torch.cuda.reset_peak_memory_stats()  # what the stopwatch needed does not count

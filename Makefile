@@ -35,7 +35,7 @@ rehearse: $(READY)       ## on a stand-in GPU: the loop, then every lecture and 
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_standin_gpu.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course rehearse
 
-seeds: $(READY)          ## every lecture and solution at other seeds, two drawn by the date: what is red
+seeds: $(READY)          ## every lecture and solution at other seeds, drawn by the date: what is red
 	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course seeds
 
 test-browser: site       ## JupyterLab, the calculators and the site in a Chromium; ALL=1 opens every notebook, SHOTS=1 keeps pictures

@@ -175,10 +175,10 @@ def test_a_digit_of_one_draw_turns_red_at_another_seed_and_a_law_does_not(tmp_pa
     assert "Claim 1.1." in printed and "Claim 1.2." not in printed
 
 
-def test_the_shifts_of_a_day_are_fixed_and_all_have_their_turn():
-    days = [date(2026, 1, 1 + n) for n in range(31)] + [date(2026, 3, 1 + n) for n in range(31)]
-    assert drawn(days[0]) == drawn(days[0]) and all(len(set(drawn(day))) == 2 for day in days)
-    assert set().union(*map(drawn, days)) == set(SHIFTS)
+def test_the_shift_of_a_day_is_fixed_and_all_have_their_turn():
+    days = [date.fromordinal(date(2026, 1, 1).toordinal() + n) for n in range(365)]
+    assert drawn(days[0]) == drawn(days[0])
+    assert set(map(drawn, days)) == set(SHIFTS)
 
 
 def test_shifts_are_asked_for_by_number_or_range(capsys):

@@ -21,21 +21,20 @@ SHIFTS = range(1, 21)
 STEP = 1_000
 
 
-def drawn(day: date, number: int = 2) -> list[int]:
-    """The shifts for a day: so that, over the days, all have their turn."""
-    return sorted(random.Random(day.isoformat()).sample(SHIFTS, number))
+def drawn(day: date) -> int:
+    """The shift for a day: so that, over the days, all have their turn."""
+    return random.Random(day.isoformat()).sample(SHIFTS, 1)[0]
 
 
 def seeds(paths: list[Path], build: Path, *, shifts: list[int], jobs: int = 2, timeout: int | None = None) -> int:
-    """Run the notebooks at each shift (none given: two drawn by today's date) and print what is red.
+    """Run the notebooks at each shift (none given: one drawn by today's date) and print what is red.
 
     Returns 1 if anything is red, else 0. Raises ValueError, before anything runs, for a notebook that cannot be read.
     """
     books, header, began = [read(path) for path in paths], header_of(False), time.monotonic()
     if not shifts:
-        shifts = drawn(datetime.now(UTC).date())
-        again = " ".join(f"--shift {shift}" for shift in shifts)
-        print(f"shifts drawn by today's date; again with: python -m utils.course seeds {again}", flush=True)
+        shifts = [drawn(datetime.now(UTC).date())]
+        print(f"drawn by today's date; again with: python -m utils.course seeds --shift {shifts[0]}", flush=True)
     workers: list[subprocess.Popen] = []
 
     def one(shift: int, variables: dict[str, str], book: Lecture) -> ledger.LectureResult:

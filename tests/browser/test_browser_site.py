@@ -100,7 +100,7 @@ def test_search_finds_words_of_a_claim_and_says_when_there_is_none(address, page
     words = " ".join(row.locator("td").nth(1).inner_text().split()[:6])
     page.locator("#find").fill(words)  # all at once, before the index has come
     page.locator("#found a").first.wait_for()
-    assert number in page.locator("#found a").first.inner_text()
+    assert any(number in title.split() for title in page.locator("#found a > b").all_inner_texts())
     page.locator("#find").fill("zyzzyva")
     page.get_by_text("Nothing found").wait_for()
     assert page.watch.problems == []
@@ -117,13 +117,17 @@ def test_search_finds_claims_before_all_else(on_disk, page, words):
 
 
 @pytest.mark.parametrize(
-    ("question", "first"),
-    [("what is a stride?", "Claim 1.1"), ("claim 7.4", "Misconception 7.4"), ("Claim 0.1.", "Claim 0.1")],
+    ("question", "plain"), [("what is a stride?", "stride"), ("claim 7.4", "7.4"), ("Claim 0.1.", "0.1")]
 )
-def test_search_takes_questions_and_numbers_as_people_write_them(on_disk, page, question, first):
+def test_search_takes_questions_and_numbers_as_people_write_them(on_disk, page, question, plain):
     page.goto(f"{on_disk}/index.html")
-    found = page.evaluate("words => courseSearch(words).then(found => found[0].title)", question)
-    assert found.startswith(first) and not found[len(first) :][:1].isdigit(), found
+    found, as_plain = (
+        page.evaluate("words => courseSearch(words).then(found => found[0].title)", words)
+        for words in (question, plain)
+    )
+    assert found == as_plain
+    if plain[0].isdigit():
+        assert found.split()[1] == plain
 
 
 def test_what_is_chosen_in_the_search_has_a_name_and_it_closes_when_left(on_disk, page):
@@ -249,7 +253,7 @@ def test_on_a_phone_there_is_a_menu_and_a_way_to_the_search(on_disk, page):
     page.set_viewport_size(NARROW)
     page.goto(f"{on_disk}/07_memory_to_the_byte.html#claim-7-3")
     page.locator(".contents > summary").click()
-    page.locator(".contents a", has_text="The pencil").click()
+    page.locator(".contents").get_by_role("link", name="The pencil", exact=True).click()
     page.wait_for_url("**#*pencil*")
     assert not page.locator(".contents > nav").is_visible()
     page.locator(".to-search").click()

@@ -95,12 +95,13 @@ def test_search_finds_a_claim_and_leads_to_it(address, new_page, size):
 
 def test_search_finds_words_of_a_claim_and_says_when_there_is_none(address, page):
     page.goto(f"{address}/ledger.html")
-    row = page.locator("tr:has(td):has(a)").nth(4)
-    number = row.locator("a").first.inner_text().split()[-1]
-    words = " ".join(row.locator("td").nth(1).inner_text().split()[:6])
+    rows = page.locator("tr:has(td):has(a)")
+    texts = [row.split("\t")[1].split() for row in rows.all_inner_texts()]
+    place = next(n for n, text in enumerate(texts) if sum(set(text[:6]) <= set(other) for other in texts) == 1)
+    number, words = rows.nth(place).locator("a").first.inner_text().split()[-1], " ".join(texts[place][:6])
     page.locator("#find").fill(words)  # all at once, before the index has come
     page.locator("#found a").first.wait_for()
-    assert any(number in title.split() for title in page.locator("#found a > b").all_inner_texts())
+    assert number in page.locator("#found a").first.inner_text()
     page.locator("#find").fill("zyzzyva")
     page.get_by_text("Nothing found").wait_for()
     assert page.watch.problems == []
@@ -126,8 +127,9 @@ def test_search_takes_questions_and_numbers_as_people_write_them(on_disk, page, 
         for words in (question, plain)
     )
     assert found == as_plain
-    if plain[0].isdigit():
-        assert found.split()[1] == plain
+    assert (
+        found.split()[1] == plain if plain[0].isdigit() else found.split()[1].startswith("1.")
+    )  # lecture 01, on strides
 
 
 def test_what_is_chosen_in_the_search_has_a_name_and_it_closes_when_left(on_disk, page):

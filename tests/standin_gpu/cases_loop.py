@@ -98,7 +98,7 @@ class Small(nn.Module):
 def test_out_of_memory_repeats_the_step_with_the_devices_stream_and_empties_its_cache(monkeypatch):
     emptied = []
     monkeypatch.setattr(torch.gpu, "empty_cache", lambda: emptied.append(True))
-    config = Config(steps=3, batch_size=64, lr=1e-2, device="gpu")
+    config = Config(steps=3, batch_size=64, lr=1e-2, device="gpu", out_of_memory="halve")
     small, calm = Small(net(), largest=16), net()
     train(small, DATA, None, config)
     train(calm, DATA, None, replace(config, accumulation=4))

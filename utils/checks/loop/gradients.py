@@ -151,7 +151,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
     limited.model[-1].register_forward_pre_hook(too_much)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            limited.run(train, plain_config())
+            limited.run(train, plain_config(out_of_memory="halve"))
     except torch.OutOfMemoryError:
         raise NotJudged("the loop does not try again when memory runs out") from None
     ample.run(train, plain_config(accumulation=2))

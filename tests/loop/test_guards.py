@@ -391,11 +391,14 @@ def test_without_being_asked_to_halve_it_says_how_to_go_on(tmp_path):
     data = TensorData(DATA.x.double(), DATA.y)
     config = Config(steps=4, batch_size=32, lr=0.1, optimizer="sgd", save_every=1)
     roomy = train(plain_net(), data, None, config).model
+
+    def shrink(module, inputs):
+        if len(module.sizes) == 3:
+            module.largest = 16
+
     for number, cure in enumerate(({"accumulation": 2}, {"out_of_memory": "halve"})):
         model = Small(plain_net(), largest=32)
-        model.register_forward_pre_hook(
-            lambda module, inputs: len(module.sizes) == 3 and setattr(module, "largest", 16)
-        )
+        model.register_forward_pre_hook(shrink)
         with pytest.raises(RuntimeError, match=r"step 4 with 32 examples at a time .* parameters [\d,]+") as error:
             train(model, data, None, config, run=tmp_path / f"{number}")
         assert all(f"{name}={value!r}" in str(error.value) for name, value in cure.items())

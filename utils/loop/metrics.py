@@ -129,17 +129,10 @@ def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
     """What a loss module of torch would return with reduction="sum"; with its settings of now, which a hook may change."""
     total = copy.copy(loss)
     total.reduction = "sum"
-    if type(loss) in LABELS and outputs.dim() > 2 and outputs.device.type != "cpu":
-        # Of classes on axis 1 with more axes behind it CUDA has no deterministic kernel; of rows of classes it has one.
-        soft = targets.is_floating_point()
-        targets = rows_of_classes(targets) if soft else targets.flatten()
-        outputs = rows_of_classes(outputs)
+    if type(loss) in LABELS and targets.dim() > 1 and not targets.is_floating_point() and targets.device.type != "cpu":
+        # Of labels (N, …) CUDA has no deterministic kernel; of rows of classes it has one.
+        outputs, targets = outputs.movedim(1, -1).flatten(0, -2), targets.flatten()
     return total(outputs, targets)
-
-
-def rows_of_classes(tensor: Tensor) -> Tensor:
-    """(N, K, …) → (rows, K)."""
-    return tensor.movedim(1, -1).flatten(0, -2)
 
 
 def sum_and_count(loss: Loss, outputs: Tree, targets: Tree, count_known: bool = True) -> tuple[Tensor, Tensor | None]:

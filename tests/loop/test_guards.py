@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import weakref
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -325,15 +326,15 @@ class Small(nn.Module):
     def __init__(self, inner: nn.Module, largest: int):
         super().__init__()
         self.inner, self.largest = inner, largest
-        self.note = [].append  # a list of its own would be put back with the attempt
+        self.seen = array("q")  # a list would be put back with an attempt that is undone
 
     @property
     def sizes(self) -> list[int]:
-        return self.note.__self__
+        return list(self.seen)
 
     def forward(self, x):
         if self.training:
-            self.note(len(x))
+            self.seen.append(len(x))
         outputs = self.inner(x)
         if self.training and len(x) > self.largest:
             raise RuntimeError(

@@ -4,6 +4,7 @@ import ctypes
 import random
 import re
 import resource
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -63,15 +64,15 @@ class Limit(nn.Module):
     def __init__(self, room: int, since: int):
         super().__init__()
         self.room, self.since = room, since
-        self.note = [].append  # a list of its own would be put back with an attempt that is undone
+        self.seen = array("q")  # a list would be put back with an attempt that is undone
 
     @property
     def sizes(self) -> list[int]:
-        return self.note.__self__
+        return list(self.seen)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            self.note(len(x))
+            self.seen.append(len(x))
             if len(self.sizes) == self.since:
                 self.before = status("VmSize")
                 if self.room:

@@ -11,7 +11,7 @@ the weights of the one by hand.
 - by hand: zero_grad, forward, backward, AdamW; with a clip of the gradient's global norm, a running average of the weights
   (EMA), a schedule of the rate, where the loop it is held against has them
 - train: everything on, in a run folder: all of these, the guard against gradients that are not finite, sums of the loss,
-  random streams, deterministic kernels, SIGTERM, retry when memory runs out, a log record every 50 steps. (A checkpoint is
+  random streams, deterministic kernels, SIGTERM, a log record every 50 steps. (A checkpoint is
   written after the last step, which is not counted: when it is due, it costs what it costs.)
 - the frameworks that are installed, each with what it does by default (tests/peers/requirements.txt says how to install
   them): in the smallest model, where it shows most

@@ -1181,6 +1181,18 @@ def test_memory_that_runs_out_where_the_loss_compares_examples():
     assert seen[-STEPS:] == [4] * STEPS
 
 
+def test_memory_that_runs_out():
+    """Twice in smaller parts by hand, or once in parts that the run finds."""
+    call = call_of(Small())
+    for parts in (2, 4):
+        message = refusal(call, f"Start again with accumulation={parts}", kind=torch.OutOfMemoryError)
+        halving = followed(message, call, "out_of_memory")
+        call = followed(message, call | {"model": Small()}, "accumulation")
+    for trained in (call, halving | {"model": Small()}):
+        train(**trained)
+        assert distance(trained["model"].net, hand(net(), X, LABELS)) < 1e-12
+
+
 def out_of_memory() -> str:
     """What is said when memory runs out on the second of two ranks, which has cut its batch into four."""
     one = State(net(), CONFIG, torch.device("cpu"))
@@ -1224,7 +1236,7 @@ class Bank(nn.Module):
 def test_memory_that_runs_out_in_a_step_that_cannot_be_undone(monkeypatch):
     """With so many parts from the start it trains; written to as torch counts it, the step is undone."""
     monkeypatch.setattr(guards, "LARGE", 64)
-    call = call_of(Bank(through_data=True))
+    call = call_of(Bank(through_data=True), config=replace(CONFIG, out_of_memory="halve"))
     message = refusal(call, "Start again with accumulation=2", "write to it under torch.no_grad(), not through .data",
                       kind=torch.OutOfMemoryError)  # fmt: skip
     fine, again = Bank(through_data=True, scarce=False), Bank(through_data=True)
@@ -1232,7 +1244,8 @@ def test_memory_that_runs_out_in_a_step_that_cannot_be_undone(monkeypatch):
     for model in (fine, again):
         train(**call | {"model": model})
     assert distance(again, fine) == 0
-    assert train(**call_of(Bank(through_data=False))).steps == STEPS
+    config = replace(CONFIG, out_of_memory="halve")
+    assert train(**call_of(Bank(through_data=False), config=config)).steps == STEPS
 
 
 # ---- trees, orders and streams ---------------------------------------------------------------------------------------

@@ -76,7 +76,10 @@ def run(model: Bank, steps: int, bad: int = 0, nonfinite: str = "skip", ema: flo
         calls.append(outputs.requires_grad and len(targets) > 4)
         return cross_entropy_sum(outputs, targets) * (float("nan") if calls[-1] and sum(calls) == bad else 1.0)
 
-    config = Config(steps=steps, batch_size=64, lr=1e-2, ema=ema, nonfinite=nonfinite, device="cpu", log_every=steps)
+    config = Config(
+        steps=steps, batch_size=64, lr=1e-2, ema=ema, nonfinite=nonfinite, out_of_memory="halve", device="cpu",
+        log_every=steps,
+    )  # fmt: skip
     return train(model, DATA, None, config, loss=loss)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import weakref
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -324,11 +325,16 @@ class Small(nn.Module):
 
     def __init__(self, inner: nn.Module, largest: int):
         super().__init__()
-        self.inner, self.largest, self.sizes = inner, largest, []
+        self.inner, self.largest = inner, largest
+        self.seen = array("q")  # a list would be put back with an attempt that is undone
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.seen)
 
     def forward(self, x):
         if self.training:
-            self.sizes.append(len(x))
+            self.seen.append(len(x))
         outputs = self.inner(x)
         if self.training and len(x) > self.largest:
             raise RuntimeError(
@@ -344,7 +350,7 @@ def plain_net() -> nn.Module:
 
 def test_out_of_memory_halves_the_parts_and_keeps_the_arithmetic(capsys):
     data = TensorData(DATA.x.double(), DATA.y)
-    config = Config(steps=5, batch_size=32, lr=0.1, optimizer="sgd")
+    config = Config(steps=5, batch_size=32, lr=0.1, optimizer="sgd", out_of_memory="halve")
     roomy, small = plain_net(), Small(plain_net(), largest=10)
     train(roomy, data, None, config)
     train(small, data, None, config)
@@ -354,10 +360,60 @@ def test_out_of_memory_halves_the_parts_and_keeps_the_arithmetic(capsys):
     assert "out of memory at step 1" in capsys.readouterr().out
 
 
+class Counting(nn.Module):
+    """Counts its calls in training, in each way that a module may keep a number; what goes through it is as before."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.sizes, self.total = 0, [], torch.zeros(())
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+            self.sizes.append(len(x))
+            self.total += len(x)
+        return x
+
+    @property
+    def counts(self) -> tuple[int, list[int], float]:
+        return self.calls, self.sizes, self.total.item()
+
+
+def test_an_undone_attempt_is_forgotten_by_what_counts_in_plain_attributes():
+    before, behind = Counting(), Counting()  # only the first has seen the attempts
+    small = nn.Sequential(before, Small(plain_net(), largest=16), behind)
+    data = TensorData(DATA.x.double(), DATA.y)
+    train(small, data, None, Config(steps=3, batch_size=64, out_of_memory="halve"))
+    assert before.counts == behind.counts == (12, [16] * 12, 192.0)
+
+
+def test_without_being_asked_to_halve_it_says_how_to_go_on(tmp_path):
+    """Both ways go on in its folder, where memory has run out after a checkpoint, and end as if it had not."""
+    data = TensorData(DATA.x.double(), DATA.y)
+    config = Config(steps=4, batch_size=32, lr=0.1, optimizer="sgd", save_every=1)
+    roomy = train(plain_net(), data, None, config).model
+
+    def shrink(module, inputs):
+        if len(module.sizes) == 3:
+            module.largest = 16
+
+    for number, cure in enumerate(({"accumulation": 2}, {"out_of_memory": "halve"})):
+        model = Small(plain_net(), largest=32)
+        model.register_forward_pre_hook(shrink)
+        with pytest.raises(RuntimeError, match=r"step 4 with 32 examples at a time .* parameters [\d,]+") as error:
+            train(model, data, None, config, run=tmp_path / f"{number}")
+        assert all(f"{name}={value!r}" in str(error.value) for name, value in cure.items())
+        small = Small(plain_net(), largest=16)
+        train(small, data, None, replace(config, **cure), run=tmp_path / f"{number}")
+        assert small.sizes[-2:] == [16, 16] and len(small.sizes) <= 3
+        for a, b in zip(roomy.parameters(), small.inner.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+
+
 def test_out_of_memory_repeats_the_step_with_the_same_streams_and_buffers():
     """The failed attempts have drawn dropout masks and moved BatchNorm's statistics; neither may show."""
     small = Small(net(), largest=16)
-    train(small, DATA, None, Config(steps=3, batch_size=64, lr=1e-2))
+    train(small, DATA, None, Config(steps=3, batch_size=64, lr=1e-2, out_of_memory="halve"))
     calm = net()
     train(calm, DATA, None, Config(steps=3, batch_size=64, lr=1e-2, accumulation=4))
     assert same(tensors(small.inner), tensors(calm))
@@ -368,7 +424,7 @@ def test_out_of_memory_with_one_example_left_is_an_error():
     knows the bytes of the activations.
     """
     model = nn.Linear(2, 3).double()
-    config = Config(steps=1, batch_size=4, ema=0.9, device="cpu")
+    config = Config(steps=1, batch_size=4, ema=0.9, device="cpu", out_of_memory="halve")
     with pytest.raises(
         RuntimeError, match=r"out of memory at step 1 with one example at a time .*can't allocate memory"
     ) as e:
@@ -396,7 +452,7 @@ def test_memory_that_a_failed_backward_held_is_free_for_the_next_attempt():
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     model = nn.Sequential(nn.Linear(2, 3), Witness())
-    train(model, DATA, None, Config(steps=2, batch_size=8))
+    train(model, DATA, None, Config(steps=2, batch_size=8, out_of_memory="halve"))
 
 
 def test_other_runtime_errors_are_not_taken_for_it():
@@ -411,13 +467,13 @@ def test_other_runtime_errors_are_not_taken_for_it():
 
 
 def test_the_halved_parts_are_kept_on_resume(tmp_path):
-    options = {"steps": 6, "batch_size": 32, "save_every": 1}
+    options = {"steps": 6, "batch_size": 32, "save_every": 1, "out_of_memory": "halve"}
     first, again = Small(plain_net(), 10), Small(plain_net(), 10)
     train(first, TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
     for path in sorted((tmp_path / "checkpoints").iterdir())[1:]:
         path.unlink()
     train(again, TensorData(DATA.x.double(), DATA.y), None, Config(**options), run=tmp_path)
-    assert again.sizes == first.sizes and again.sizes[-8:] == [8] * 8  # the two steps that were made again
+    assert again.sizes == first.sizes[-8:] == [8] * 8  # the two steps that were made again
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])

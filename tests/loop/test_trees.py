@@ -261,6 +261,7 @@ def test_a_tree_trains_as_by_hand(name, how):
     elif how == "FLOPs":
         options["peak_flops"] = 1e12
     elif how == "memory":
+        config["out_of_memory"] = "halve"
         model.register_forward_pre_hook(no_room_for_more_than_three)
     result = train(model, data, data, Config(**config, deterministic=False), **options)
     assert result.history[0]["loss"] == pytest.approx(expected, rel=1e-12)

@@ -12,7 +12,7 @@ import torch
 from helpers import resumable_run
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from utils import device as loop_device
 from utils.data.datasets import TensorData, spiral
@@ -98,7 +98,7 @@ class Small(nn.Module):
 def test_out_of_memory_repeats_the_step_with_the_devices_stream_and_empties_its_cache(monkeypatch):
     emptied = []
     monkeypatch.setattr(torch.gpu, "empty_cache", lambda: emptied.append(True))
-    config = Config(steps=3, batch_size=64, lr=1e-2, device="gpu")
+    config = Config(steps=3, batch_size=64, lr=1e-2, device="gpu", out_of_memory="halve")
     small, calm = Small(net(), largest=16), net()
     train(small, DATA, None, config)
     train(calm, DATA, None, replace(config, accumulation=4))
@@ -111,7 +111,7 @@ def test_out_of_memory_with_one_example_left_tells_what_the_device_holds():
     with pytest.raises(
         torch.OutOfMemoryError, match=r"one example at a time .*batch [\d,]+, activations and others [\d,]+\."
     ):
-        train(Small(nn.Linear(2, 3), largest=0), DATA, None, Config(steps=1, batch_size=4, device="gpu"))
+        train(Small(nn.Linear(2, 3), largest=0), DATA, None, Config(steps=1, batch_size=1, device="gpu"))
 
 
 # ---- what a step runs on the device ----------------------------------------------------------------------------------
@@ -205,6 +205,23 @@ def test_the_host_waits_for_the_device_in_no_step_that_is_not_logged(precision, 
         loop = partial(with_train, precision=precision, loss=loss, log_every=log_every)
         _, waits = operators_of(loop, range(11))
         assert bool(waits) == expected
+
+
+def test_labels_of_pixels_are_scored_by_the_kernel_that_is_deterministic_on_cuda():
+    """The numbers are those of the CPU, which keeps to torch's own way."""
+    x = torch.randn(12, 2, 5, generator=torch.Generator().manual_seed(0))
+    data = TensorDataset(x, (x.sum(1).gt(0) + x[:, 0].gt(1).long())[:, 1:-1])
+    weight = torch.tensor([1.0, 3.0, 0.5])
+
+    def run(device: str) -> Result:
+        torch.manual_seed(0)
+        loss = nn.CrossEntropyLoss(weight=weight.to(device), ignore_index=2, label_smoothing=0.1)
+        return train(nn.Conv1d(2, 3, 3), data, None, Config(steps=9, batch_size=4, lr=1e-2, device=device), loss=loss)
+
+    with Operators() as on_device:
+        ours = run("gpu")
+    assert "nll_loss_forward" in on_device.names and "nll_loss2d_forward" not in on_device.names
+    torch.testing.assert_close(ours.model.cpu().weight, run("cpu").model.weight, rtol=0, atol=1e-5)
 
 
 # ---- the rest of the loop -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import ctypes
 import random
 import re
 import resource
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -62,11 +63,16 @@ class Limit(nn.Module):
 
     def __init__(self, room: int, since: int):
         super().__init__()
-        self.room, self.since, self.sizes = room, since, []
+        self.room, self.since = room, since
+        self.seen = array("q")  # a list would be put back with an attempt that is undone
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.seen)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            self.sizes.append(len(x))
+            self.seen.append(len(x))
             if len(self.sizes) == self.since:
                 self.before = status("VmSize")
                 if self.room:
@@ -94,6 +100,7 @@ def build(room: int = 0, since: int = 1, noisy: bool = False) -> nn.Sequential:
 
 def fit(model: nn.Module, data: Dataset | None = None, **changes) -> Result:
     options = {"steps": STEPS, "batch_size": BATCH, "seed": 3, "lr": 1e-2, "ema": 0.9, "log_every": 1, "device": "cpu"}
+    options |= {"out_of_memory": "halve"}
     ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**16)  # what is freed goes back to the system: only what lives counts
     try:
         return train(model, data or Points(), None, Config(deterministic=False, **options | changes))

@@ -376,9 +376,12 @@ def _(right, config, step, **own):
     return right(config, step // 3, **own)
 
 
-@planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.state.LambdaLR")
-def _(right, optimizer, factor):
-    return right(optimizer, [factor] + [lambda step: 1.0] * (len(optimizer.param_groups) - 1))
+@planted(None, "a schedule for the first group alone", check.rate_follows_schedule, "loop.optim.Rates.step")
+def _(right, rates):
+    others = [group["lr"] for group in rates.optimizer.param_groups[1:]]
+    right(rates)
+    for group, rate in zip(rates.optimizer.param_groups[1:], others, strict=True):
+        group["lr"] = rate
 
 
 @planted(8, "a schedule without its floor", check.rate_follows_schedule, "loop.state.lr_factor")

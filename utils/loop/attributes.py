@@ -20,7 +20,8 @@ class Attributes:
     (a file, a module, an object with such a thing in it) is not seen: a module can save it by get_extra_state.
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module, with_copies: bool = False):
+        """with_copies: also of what the tensors hold, for put_back."""
         self.model = model
         self.values = {
             f"{name}.{attribute}": plain
@@ -28,12 +29,29 @@ class Attributes:
             for attribute, value in vars(module).items()
             if attribute not in OF_EACH_MODULE and (plain := _plain(value)) is not NOT_PLAIN
         }
-        self.versions = {id(tensor): _version(tensor) for tensor in tree_leaves(self.values) if type(tensor) is Tensor}
+        held = [tensor for tensor in tree_leaves(self.values) if type(tensor) is Tensor]
+        self.versions = {id(tensor): _version(tensor) for tensor in held}
+        self.copies = [(tensor, tensor.clone()) for tensor in held] if with_copies else []
 
     def changes(self) -> dict[str, object]:
         """{name: value} of those that are others by now, or were not there."""
         now = Attributes(self.model).values
         return {name: value for name, value in now.items() if name not in self.values or self._differs(name, value)}
+
+    def put_back(self) -> None:
+        """Give the modules these values again, and the tensors what they held."""
+        gone = self.values.keys() - Attributes(self.model).values.keys()
+        for name in {**self.changes(), **dict.fromkeys(gone)}:
+            path, _, attribute = name.rpartition(".")
+            module = self.model.get_submodule(path)
+            if name in self.values:
+                _set(module, attribute, self.values[name])
+            else:
+                delattr(module, attribute)
+        with torch.no_grad():
+            for tensor, copy in self.copies:
+                if _version(tensor) != self.versions[id(tensor)]:
+                    tensor.copy_(copy)
 
     def _differs(self, name: str, now: object) -> bool:
         before, after = tree_leaves(self.values[name]), tree_leaves(now)
@@ -64,23 +82,11 @@ def set_attributes(model: nn.Module, values: dict[str, object], of_tensor: Calla
 @contextmanager
 def attributes_put_back(model: nn.Module) -> Iterator[None]:
     """After the block the attributes of the modules are what they were before it, also what its tensors hold."""
-    before = Attributes(model)
-    copies = [(tensor, tensor.clone()) for tensor in tree_leaves(before.values) if type(tensor) is Tensor]
+    before = Attributes(model, with_copies=True)
     try:
         yield
     finally:
-        gone = before.values.keys() - Attributes(model).values.keys()
-        for name in {**before.changes(), **dict.fromkeys(gone)}:
-            path, _, attribute = name.rpartition(".")
-            module = model.get_submodule(path)
-            if name in before.values:
-                _set(module, attribute, before.values[name])
-            else:
-                delattr(module, attribute)
-        with torch.no_grad():
-            for tensor, copy in copies:
-                if _version(tensor) != before.versions[id(tensor)]:
-                    tensor.copy_(copy)
+        before.put_back()
 
 
 NOT_PLAIN = object()

@@ -66,6 +66,8 @@ class Config:
     """if a gradient is not finite: raise, or skip the step; fp16 always skips, to lower its scale"""
     max_skips: int = 16
     """stop with an error after this many skipped steps in a row (16 halvings bring fp16's first scale, 65536, to 1)"""
+    out_of_memory: str = "raise"
+    """if memory runs out: raise, or halve the micro-batches and repeat the step, with other dropout masks"""
     select: str = "min val_loss"
     """which validation is best: min or max, and the name of val_loss, val_accuracy, or a number that on_step adds"""
     patience: int = 0
@@ -170,14 +172,16 @@ CHOICES = {
     "precision": ("fp32", "bf16", "fp16"),
     "parallel": ("ddp", "fsdp"),
     "nonfinite": ("raise", "skip"),
+    "out_of_memory": ("raise", "halve"),
 }
 
-# Fields that do not change the weights, except that `parallel` and `deterministic` change their rounding: a run may be
-# resumed with other values of these. Of WHEN_VALIDATED only without patience, which counts validations and compares losses.
+# Fields that do not change the weights, except that `parallel`, `deterministic` and `out_of_memory` change their rounding: a
+# run may be resumed with other values of these. Of WHEN_VALIDATED only without patience, which counts validations and
+# compares losses.
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         *("workers", "prefetch", "persistent_workers", "worker_timeout", "log_every", "save_every", "keep"),
-        *("parallel", "deterministic"),
+        *("parallel", "deterministic", "out_of_memory"),
     }
 )
 WHEN_VALIDATED = frozenset({"val_every", "val_batch_size"})

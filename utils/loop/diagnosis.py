@@ -105,7 +105,7 @@ def format_indices(indices: Tensor) -> str:
 
 
 def out_of_memory_message(state: State, error: Exception, x: Tree, y: Tree) -> str:
-    """What a single example too much finds in memory: the bytes held besides activations, by kind."""
+    """How many examples did not fit, and what they found in memory: the bytes held besides activations, by kind."""
     moments = [value for values in state.optimizer.state.values() for value in values.values()]
     held = {
         "parameters": state.model.parameters(),
@@ -119,10 +119,11 @@ def out_of_memory_message(state: State, error: Exception, x: Tree, y: Tree) -> s
     allocated = ask_device(state.device, "memory_allocated") if is_accelerator(state.device) else None
     if allocated is not None:
         held["activations and others"] = allocated - sum(held.values())
+    at_once = -(-count_examples(x) // state.n_micro_batches)
+    examples = "one example" if at_once <= 1 else f"{at_once} examples"
     return (
-        f"out of memory at step {state.step + 1} with one example at a time ({str(error).splitlines()[0]}). Bytes held "
-        f"besides activations: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}. Take a smaller model, "
-        "shorter examples, or a device with more memory"
+        f"out of memory at step {state.step + 1} with {examples} at a time ({str(error).splitlines()[0]}). Bytes held "
+        f"besides activations: {', '.join(f'{kind} {number:,}' for kind, number in held.items())}"
     )
 
 

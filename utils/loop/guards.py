@@ -3,14 +3,14 @@
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from utils.device import accelerator_rng_state, own_random_streams, set_accelerator_rng_state
 from utils.distributed.parallel import to_local
-from utils.loop.attributes import attributes_put_back
+from utils.loop.attributes import Attributes
 
 
 class Guard:
@@ -92,7 +92,7 @@ LARGE = 1 << 20  # bytes of a buffer; to copy a larger one at every step would b
 
 
 class Snapshot:
-    """torch's random streams and the model's buffers before a step, to undo it. `take` takes it, or takes it anew.
+    """The model's buffers before a step, to undo it. `take` takes it, or takes it anew.
 
     Small buffers are copied each time. The copy of a large one (a table, a mask, a memory bank) serves until torch's count
     of the writes to that buffer moves. Some writes are not counted, those through .data for one: so large buffers are
@@ -100,12 +100,14 @@ class Snapshot:
 
     copy_changing: whether large buffers that change are copied before each step. Otherwise they are given up, and no step
     pays for them: of the steps that change one, only the first can be undone.
+    of_attempts: whether the step may be repeated: then `restore` puts torch's random streams back, too, and what the modules
+    keep besides tensors of their own (attributes.py).
     """
 
-    def __init__(self, model: nn.Module, copy_changing: bool = True):
+    def __init__(self, model: nn.Module, copy_changing: bool = True, of_attempts: bool = True):
         self.model = model
         self.modules = list(model.modules())
-        self.copy_changing = copy_changing
+        self.copy_changing, self.of_attempts = copy_changing, of_attempts
         self.copies: dict[str, Tensor] = {}
         self.large: dict[str, tuple[Tensor, int]] = {}  # those copied, and the count of writes to each at that time
         self.uncounted: set[str] | None = None  # those that are written without being counted; None in the first step
@@ -125,8 +127,10 @@ class Snapshot:
             else:
                 self.copies[name] = copy_into(earlier.get(name), buffer)
                 self.large[name] = buffer, writes_to(buffer)
-        self.cpu_stream = torch.get_rng_state()
-        self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
+        if self.of_attempts:
+            self.cpu_stream = torch.get_rng_state()
+            self.device_streams = accelerator_rng_state() if torch.accelerator.is_available() else {}
+            self.attributes = Attributes(self.model, with_copies=True)
         return self
 
     def _is_written(self, name: str, buffer: Tensor) -> bool:
@@ -174,6 +178,7 @@ class Snapshot:
 
     def restore(self) -> None:
         self.put_back()
+        self.attributes.put_back()
         torch.set_rng_state(self.cpu_stream)
         set_accelerator_rng_state(self.device_streams)
 
@@ -212,7 +217,6 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     modules = list(model.modules())
     own = [vars(module) for module in modules]
     before = None
-    kept = ExitStack()
     try:
         copies = [vars(twin) for twin in copy.deepcopy(model, dict(shared)).modules()]
         for held, module in zip(copies, modules, strict=True):
@@ -221,7 +225,6 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
     except Exception:  # whatever the parts of a model raise when they are copied
         shared = {id(p): p for p in model.parameters()}
         before = Snapshot(model).take()
-        kept.enter_context(attributes_put_back(model))
         copies = [dict(held) for held in own]
     sums = {name: checksum(p) for name, p in model.named_parameters() if id(p) in shared}
     try:
@@ -236,7 +239,6 @@ def without_a_trace(model: nn.Module, with_own_parameters: bool = False) -> Iter
             parameter.grad = None
         if before:
             before.restore()
-        kept.close()
     changed = [name for name, p in model.named_parameters() if name in sums and checksum(p) != sums[name]]
     if changed:
         raise ValueError(

@@ -129,6 +129,9 @@ def sum_of_module(loss: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
     """What a loss module of torch would return with reduction="sum"; with its settings of now, which a hook may change."""
     total = copy.copy(loss)
     total.reduction = "sum"
+    if type(loss) in LABELS and targets.dim() > 1 and not targets.is_floating_point() and targets.device.type != "cpu":
+        # Of labels (N, …) CUDA has no deterministic kernel; of rows of classes it has one.
+        outputs, targets = outputs.movedim(1, -1).flatten(0, -2), targets.flatten()
     return total(outputs, targets)
 
 

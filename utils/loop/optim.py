@@ -122,6 +122,40 @@ def lr_factor(config: Config, step: int, factors: Sequence[float] | None = None)
     return config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2
 
 
+class Rates:
+    """The rate of each group of an optimizer: its own at first, times the factor of the step.
+
+    This is torch's LambdaLR, with its names, but for what that asks at every step of how it is used, which takes several
+    times as long as setting the rates.
+
+    base_lrs: the rates at first. last_epoch: the step, from 0, whose rates are set.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, factor: Callable[[int], float]):
+        self.optimizer, self.factor = optimizer, factor
+        for group in optimizer.param_groups:  # a rate may be a tensor, which is written to below
+            group.setdefault("initial_lr", group["lr"] + 0)
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = -1
+        self.step()
+
+    def step(self) -> None:
+        self.last_epoch += 1
+        factor = self.factor(self.last_epoch)
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * factor)
+            else:
+                group["lr"] = base * factor
+
+    def state_dict(self) -> dict:
+        return {"base_lrs": self.base_lrs, "last_epoch": self.last_epoch}
+
+    def load_state_dict(self, saved: dict) -> None:
+        """saved: a state_dict, also one of LambdaLR, which older run folders hold."""
+        self.base_lrs, self.last_epoch = saved["base_lrs"], saved["last_epoch"]
+
+
 # ---- an optimizer of the caller's own --------------------------------------------------------------------------------
 
 CLOSURE = (

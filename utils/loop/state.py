@@ -11,7 +11,6 @@ from operator import methodcaller
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
 from utils.data.order import derive_seed
@@ -34,6 +33,7 @@ from utils.loop.config import Config
 from utils.loop.guards import Guard, Snapshot, all_finite, put_back
 from utils.loop.metrics import Mean
 from utils.loop.optim import (
+    Rates,
     has_modes,
     lr_factor,
     make_optimizer,
@@ -93,13 +93,15 @@ class State:
         self.first_attributes = Attributes(model)  # a forward pass may count, or keep a recurrent state
         # Buffers that must stay finite: those that are so at the start. A mask may hold -inf.
         self.finite_buffers = [name for name, buffer in model.named_buffers() if all_finite([buffer])]
-        self.scheduler = LambdaLR(self.optimizer, partial(lr_factor, config, factors=factors))
+        self.scheduler = Rates(self.optimizer, partial(lr_factor, config, factors=factors))
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         # With a scaler overflow is normal: the step is skipped and the scale lowered.
         self.raises_on_nonfinite = config.nonfinite == "raise" and not self.scaler.is_enabled()
         self.guard = Guard(self.optimizer, device, limit=1 if self.raises_on_nonfinite else config.max_skips)
         # To undo a step. Under the policy "raise" that may be needed once, and the copies of large buffers at every step.
-        self.before = Snapshot(model, copy_changing=not self.raises_on_nonfinite)
+        self.before = Snapshot(
+            model, copy_changing=not self.raises_on_nonfinite, of_attempts=config.out_of_memory == "halve"
+        )
         self.ema = Ema(self.original_model, config.ema, make_copy) if config.ema else None
         self.train_loss = Mean(device)  # since the last log record
         self.labels = Mean(device)  # as many were trained on since then, in this process; counted if they have weights
@@ -109,7 +111,7 @@ class State:
         self.step = 0  # steps made
         self.skipped = 0  # those that were blocked
         self.skipped_steps = []  # which, of those not yet in the log
-        self.n_micro_batches = config.accumulation  # per step; doubled when memory runs out
+        self.n_micro_batches = config.accumulation  # per step; config.out_of_memory may double it
         self.additive = True  # whether the loss of a batch is the sum of its parts': tried before the first step
         self.smallest_share = math.inf  # the smallest number of examples that any rank has in this step
         self.best = None  # the step of the best validation, and the number by which it was selected

@@ -130,7 +130,7 @@ def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
 def forward_backward_with_retry(
     state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """Returns forward_backward(…). Each time that memory runs out, undo the attempt and halve the micro-batches."""
+    """Returns forward_backward(…). If memory runs out, and the config says so, the attempt is undone, and made in halves."""
     while True:
         try:
             return forward_backward(state, x, y, divisor, loss)
@@ -172,12 +172,15 @@ def micro_batches(state: State, x: Tree, y: Tree) -> Iterator[tuple[Tree, Tree]]
 def halve_micro_batches(state: State, error: Exception, x: Tree, y: Tree) -> None:
     """Undo the attempt at this step that ran out of memory, and use micro-batches half as large from now on.
 
-    Raises the error again, with the bytes in use besides activations, if a single example is too much, where the loss needs
-    the whole batch, and where the attempt cannot be undone. Raises RuntimeError with several ranks, since the others are
-    already summing their gradients.
+    Raises the error again, with the bytes in use besides activations, if nobody has asked for that, and if a single example
+    is too much; with the reason where the loss needs the whole batch, and where the attempt cannot be undone. Raises
+    RuntimeError with several ranks, since the others are already summing their gradients.
     """
     if state.n_micro_batches >= count_examples(x):
-        raise type(error)(out_of_memory_message(state, error, x, y)) from error
+        raise type(error)(
+            f"{out_of_memory_message(state, error, x, y)}. Take a smaller model, shorter examples, or a device with more "
+            "memory"
+        ) from error
     if not state.additive:
         raise type(error)(
             f"out of memory at step {state.step + 1} with {count_examples(x)} examples, and {NOT_ADDITIVE}. Take a smaller "
@@ -188,6 +191,12 @@ def halve_micro_batches(state: State, error: Exception, x: Tree, y: Tree) -> Non
             f"out of memory at step {state.step + 1} on rank {state.ranks.rank}, which cannot repeat it without the "
             f"others: start again with accumulation={2 * state.n_micro_batches}, or with more ranks"
         )
+    if state.config.out_of_memory == "raise":
+        raise type(error)(
+            f"{out_of_memory_message(state, error, x, y)}. Start again with accumulation={2 * state.n_micro_batches}, "
+            "which makes the same gradient of smaller parts, or with out_of_memory='halve', and the run finds the parts "
+            "that fit. If it has a folder, it goes on there from its newest checkpoint"
+        ) from error
     if reason := state.before.why_it_cannot_be_undone():
         raise type(error)(
             f"out of memory at step {state.step + 1}, which cannot be repeated in smaller parts: {reason}. Start again with "

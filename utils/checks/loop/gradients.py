@@ -149,9 +149,10 @@ def memory_shortage_changes_nothing(train: Train) -> None:
 
     limited, ample = ToyProblem(norm=True, dropout=0.5), ToyProblem(norm=True, dropout=0.5)
     limited.model[-1].register_forward_pre_hook(too_much)
+    halving = plain_config(out_of_memory="halve")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            limited.run(train, plain_config())
+            limited.run(train, halving)
     except torch.OutOfMemoryError:
         raise NotJudged("the loop does not try again when memory runs out") from None
     ample.run(train, plain_config(accumulation=2))
@@ -167,7 +168,7 @@ def memory_shortage_changes_nothing(train: Train) -> None:
         return cross_entropy_sum(outputs, targets)
 
     with contextlib.suppress(RuntimeError), contextlib.redirect_stdout(io.StringIO()):
-        broken.run(train, plain_config(), loss=broken_loss)
+        broken.run(train, halving, loss=broken_loss)
     assert attempts == [BATCH], (
         f"an error unrelated to memory was retried: attempts with {attempts} examples: retry only after OutOfMemoryError"
     )

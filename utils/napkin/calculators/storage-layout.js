@@ -78,7 +78,7 @@ CALCULATORS["storage-layout"] = {
   },
 
   picture({ shape, stride, offset, stored }, width) {
-    const size = 27, places = Math.min(24, Math.floor(width / size)), columns = Math.min(shape.at(-1) ?? 1, Math.min(12, places));
+    const size = 26, places = Math.min(24, Math.floor((width - 12) / size)), columns = Math.min(shape.at(-1) ?? 1, Math.min(12, places));
     const rowShape = shape.slice(0, -1), rows = Math.min(rowShape.reduce((all, each) => all * each, 1), 6);
     const colours = DATA.colours.memory.filter((_, place) => place), picture = new Picture(width, (rows + 1) * size + 66);
     const reader = new Map();
@@ -105,6 +105,7 @@ CALCULATORS["storage-layout"] = {
     for (let place = 0; place < Math.min(places, stored); place++) {
       square(place, top, place, reader.has(place) ? colours[reader.get(place)] : "#9aa5b1");
     }
+    if (stored > places) picture.text(places * size + 2, top + 18, "…");
     return picture.svg;
   },
 };

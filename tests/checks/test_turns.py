@@ -398,3 +398,18 @@ def test_a_tensor_without_dimensions_may_be_as_good_as_its_number():
             for to in (1.5, 2.5, [1.5])
         ]
         assert found == [not items, True, True]
+
+
+def test_a_turn_may_have_more_than_one_right_answer():
+    def larger(a):
+        return max(a, -a)
+
+    def upward(a):
+        return abs(a) + 1
+
+    cases = [{"a": -2}, {"a": 3}]
+    ours(cases, also=(upward,))(larger)
+    for turn, taken in ((Turn(larger, cases), False), (larger.turn, True)):
+        assert turn.takes(turn.outcomes(lambda a: abs(a)))
+        assert turn.takes(turn.outcomes(upward)) == taken
+        assert not turn.takes(turn.outcomes(lambda a: abs(a) + (a > 0)))  # in one case as ours, in the other as `also`

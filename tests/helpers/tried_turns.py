@@ -47,6 +47,11 @@ def _try_turn(turn: Turn, names: dict) -> None:
     answer = ast.parse(ast.unparse(turn.ours.function)).body[0]
     answer.decorator_list = [ast.Name("your_turn", ast.Load())]
     assert _said(name, names, ast.unparse(answer)).endswith(f"{RIGHT}\n")
+    for right in about.also:
+        names[name] = about.function
+        right.__name__ = name
+        with redirect_stdout(io.StringIO()):
+            assert names["your_turn"](right) is right
     for wrong, sentence in about.because.items():
         wrong.__name__ = name
         names[name] = about.function

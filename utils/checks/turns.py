@@ -64,6 +64,7 @@ class Turn:
     tolerance: float = TOLERANCE
     gradients: bool = True
     items: bool = False
+    also: tuple[Callable, ...] = ()
 
     def arguments(self) -> list[dict]:
         """Those of each case."""
@@ -79,6 +80,11 @@ class Turn:
         """Of each case; a function that calls itself by the turn's name calls itself, and not the one used below."""
         with _named(self.function, function):
             return [_outcome(function, arguments) for arguments in self.arguments()]
+
+    def takes(self, yours: list[Outcome]) -> bool:
+        """Whether they are as ours, or as those of another right answer, in all cases."""
+        rights = (self.outcomes(right) for right in (self.function, *self.also))
+        return any(not any(self.differences(yours, right)) for right in rights)
 
     def differences(self, yours: list[Outcome], ours: list[Outcome]) -> list[Difference | None]:
         return [self._difference(*pair) for pair in zip(yours, ours, strict=True)]
@@ -119,6 +125,7 @@ def ours(
     tolerance: float = TOLERANCE,
     gradients: bool = True,
     items: bool = False,
+    also: tuple[Callable, ...] = (),
 ) -> Callable[[Callable], Callable]:
     """Make the decorated function our answer to the turn of its name.
 
@@ -127,6 +134,7 @@ def ours(
     tolerance: relative, of floating-point numbers.
     gradients: whether those that a function leaves behind in its arguments are compared, too.
     items: whether a tensor without dimensions is as good an answer as the number in it.
+    also: further right answers, functions, where there is more than one.
     Raises ValueError where there is no case.
     """
     if not cases:
@@ -135,7 +143,7 @@ def ours(
         )
 
     def decorate(function: Callable) -> Callable:
-        function.turn = Turn(function, cases, because or {}, tolerance, gradients, items)
+        function.turn = Turn(function, cases, because or {}, tolerance, gradients, items, also)
         return function
 
     return decorate
@@ -153,11 +161,11 @@ def your_turn(yours: Callable) -> Callable:
         print(UNWRITTEN)
         return turn.function
     expected, outcomes = turn.outcomes(turn.function), turn.outcomes(yours)
-    differences = turn.differences(outcomes, expected)
-    if not any(differences):
+    if turn.takes(outcomes):
         print(RIGHT)
         yours.turn = turn  # the cell may be run again
         return yours
+    differences = turn.differences(outcomes, expected)
     print(*_report(turn, written, outcomes, expected, differences), sep="\n")
     return turn.function
 

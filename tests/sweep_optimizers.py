@@ -34,6 +34,37 @@ ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "tests" / "measured" / "optimizers.json"
 STORE_OF_STEPS = STORE.with_name("optimizer_steps.json")
 PROGRAM = ROOT / "notebooks" / "program" / "05_modules_and_initialisation.py"
+
+
+class SharedSize(optim.Optimizer):
+    """Adam, but that all weights of a row, of a tensor, or of the network, have one size: the root of their mean square.
+
+    A vector is one row. With "weight" it is Adam.
+    """
+
+    def __init__(self, parameters, lr: float, shared_by: str) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.shared_by, self.taken, self.averages = shared_by, 0, {}
+
+    def mean_squares(self, parameters: list) -> list:
+        squares = [p.grad**2 for p in parameters]
+        if self.shared_by == "network":
+            return [sum(s.sum() for s in squares) / sum(s.numel() for s in squares)] * len(squares)
+        if self.shared_by == "tensor":
+            return [s.mean() for s in squares]
+        return [s.mean(dim=-1, keepdim=True) for s in squares] if self.shared_by == "row" else squares
+
+    @torch.no_grad()
+    def step(self) -> None:
+        self.taken += 1
+        for group in self.param_groups:
+            for p, square in zip(group["params"], self.mean_squares(group["params"]), strict=True):
+                m, v = self.averages.get(p, (0, 0))
+                self.averages[p] = m, v = 0.9 * m + 0.1 * p.grad, 0.999 * v + 0.001 * square
+                size = (v / (1 - 0.999**self.taken)).sqrt() + 1e-8
+                p -= group["lr"] * m / (1 - 0.9**self.taken) / size
+
+
 MAKERS = {
     "SGD": optim.SGD,
     "momentum": partial(optim.SGD, momentum=0.9),
@@ -41,7 +72,13 @@ MAKERS = {
     "Adam": optim.Adam,
     "AdamW": partial(optim.AdamW, weight_decay=0.1),
     "AdamW, β₂ 0.95": partial(optim.AdamW, weight_decay=0.1, betas=(0.9, 0.95)),
+    "one size for the network": partial(SharedSize, shared_by="network"),
+    "one size for each tensor": partial(SharedSize, shared_by="tensor"),
+    "one size for each row": partial(SharedSize, shared_by="row"),
+    "AdamW, averages first": partial(optim.AdamW, weight_decay=0.1),
+    "AdamW, five full steps first": partial(optim.AdamW, weight_decay=0.1),
 }
+AVERAGES_FIRST, FULL_STEPS_FIRST = 40, 5  # steps before the first of the run: at a rate of 0, and at the run's
 BEST_CONSTANT = {"SGD": 0.1, "momentum": 0.03, "Nesterov": 0.03, "Adam": 1e-3}  # of the GPT, as its sweep found them
 BEST_WITH_ALL = {"SGD": 0.3, "momentum": 0.1, "Nesterov": 0.3, "AdamW": 0.01}
 LAST = 50  # batches
@@ -71,9 +108,24 @@ class Run:
         return self.lr * (down if self.cosine else 1)
 
 
-def fit(run: Run, model: nn.Module, batches: list, loss_of: Callable, stop: int | None = None) -> tuple[list, list]:
-    """Train the model on the batches, or on those before `stop`: the loss of each step, and its gradient's norm."""
+def fit(
+    run: Run, model: nn.Module, batches: list, loss_of: Callable, stop: int | None = None, first: Callable | None = None
+) -> tuple[list, list]:
+    """Train the model on the batches, or on those before `stop`: the loss of each step, and its gradient's norm.
+
+    `first` gives the batches of the steps that two of the optimizers take before. The averages that come of them are kept
+    after steps at a rate of 0, which move nothing; after full steps a new optimizer begins.
+    """
     optimizer, losses, norms = MAKERS[run.optimizer](model.parameters(), lr=run.lr), [], []
+    steps_first = {"AdamW, averages first": AVERAGES_FIRST, "AdamW, five full steps first": FULL_STEPS_FIRST}
+    for step in range(steps_first.get(run.optimizer, 0)):
+        loss_of(*first(step)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), run.clip or math.inf)
+        optimizer.param_groups[0]["lr"] = run.lr if "full" in run.optimizer else 0
+        optimizer.step()
+        optimizer.zero_grad()
+    if "full" in run.optimizer:
+        optimizer = MAKERS[run.optimizer](model.parameters(), lr=run.lr)
     for step, batch in enumerate(batches[:stop]):
         loss = loss_of(*batch)
         optimizer.zero_grad()
@@ -109,9 +161,9 @@ def fit_gpt(run: Run, stop: int | None = None) -> tuple[list, list, dict]:
     exec(compile(definitions(), str(PROGRAM), "exec"), names)
     torch.manual_seed(run.seed)
     names["model"] = model = names["GPT"]().to(names["device"])
-    first = 10_000 * run.seed  # so that each seed has batches of its own, and seed 0 the program's
-    batches = [names["batch"](first + step) for step in range(names["steps"])]
-    return *fit(run, model, batches, names["loss_of"], stop), names
+    start = 10_000 * run.seed  # so that each seed has batches of its own, and seed 0 the program's
+    batches = [names["batch"](start + step) for step in range(names["steps"])]
+    return *fit(run, model, batches, names["loss_of"], stop, lambda step: names["batch"](start + 5_000 + step)), names
 
 
 def run_gpt(run: Run) -> dict:
@@ -194,6 +246,22 @@ def runs_of_gpt() -> Iterator[Run]:
     for optimizer, rates in with_schedule.items():
         yield from (Run("gpt", optimizer, lr, cosine=True, warmup=40) for lr in rates)
     yield from runs_of_ledger(whole)
+    yield from runs_of_reasons(whole)
+
+
+def runs_of_reasons(whole: dict) -> Iterator[Run]:
+    """Why Adam wins: weights that share one size. Why the warm-up is needed: the averages, or the first few steps."""
+    for seed in range(3):
+        yield Run("gpt", "AdamW, averages first", 0.01, seed, **whole | {"warmup": 0})
+        yield Run("gpt", "AdamW, five full steps first", 0.01, seed, **whole)
+    for rate in (1e-3, 3e-4, 3e-3):
+        yield Run("gpt", "one size for the network", rate)
+        yield Run("gpt", "one size for each row", rate)
+    yield from (Run("gpt", "one size for each tensor", rate) for rate in (3e-3, 1e-3, 0.01))
+    for seed in (1, 2):
+        yield Run("gpt", "one size for the network", 1e-3, seed)
+        yield Run("gpt", "one size for each tensor", 3e-3, seed)
+        yield Run("gpt", "one size for each row", 1e-3, seed)
 
 
 def runs_of_ledger(whole: dict) -> Iterator[Run]:

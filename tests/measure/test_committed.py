@@ -7,6 +7,7 @@ import climb_staircase
 import pytest
 import sweep_optimizers
 import sweep_precision
+import torch
 from helpers.paths import ROOT
 from sweep_optimizers import Run
 
@@ -43,6 +44,34 @@ def test_each_run_that_is_kept_is_one_that_the_script_makes():
     makes = [asdict(run) for run in sweep_precision.runs()]
     kept = [each["run"] for each in committed_measurement("precisions")["runs"]]
     assert kept and not [run for run in kept if run not in makes]
+
+
+def first_moves(optimizer, model):
+    """How far one step moves each weight of a layer whose gradients are 1, 2 and 4 in one row and 8, 16, 32 in another."""
+    before = model.weight.detach().clone()
+    model(torch.tensor([[1.0, 2.0, 4.0]])).mul(torch.tensor([1.0, 8.0])).sum().backward()
+    optimizer.step()
+    return (before - model.weight.detach()).flatten()
+
+
+@pytest.mark.parametrize(
+    ("shared_by", "ratios"),
+    [
+        ("weight", [1] * 6),
+        ("row", [1, 2, 4, 1, 2, 4]),
+        ("tensor", [1, 2, 4, 8, 16, 32]),
+        ("network", [1, 2, 4, 8, 16, 32]),
+    ],
+)
+def test_a_step_is_as_the_gradient_among_weights_that_share_one_size(shared_by, ratios):
+    layer = torch.nn.Linear(3, 2, bias=False)
+    moves = first_moves(sweep_optimizers.SharedSize(layer.parameters(), 0.1, shared_by), layer)
+    assert (moves / moves[0]).tolist() == pytest.approx(ratios, rel=1e-3)
+    adams = torch.nn.Linear(3, 2, bias=False)
+    if shared_by == "weight":
+        assert moves.tolist() == pytest.approx(
+            first_moves(torch.optim.Adam(adams.parameters(), 0.1), adams).tolist(), rel=1e-3
+        )
 
 
 def test_the_schedule_of_the_script_is_that_of_the_program():

@@ -145,6 +145,12 @@ def test_loss_and_signal_draws_both_and_the_levels():
     assert logarithmic.axes[1].get_yscale() == "log"
 
 
+def test_numbers_in_squares_writes_each_number_and_what_is_hidden():
+    figure = figures.numbers_in_squares({"scores": [[1, -math.inf], [0.25, 2]]}, "ab")
+    assert [text for text in texts(figure) if text in ("1.00", "−∞", "0.25", "2.00")] == ["1.00", "−∞", "0.25", "2.00"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "b"]
+
+
 def test_learned_shares_draws_the_first_letters():
     figure = figures.learned_shares({"one": np.eye(4), "two": np.ones((4, 4))}, ["a", " ", "\n", "b"], first=3)
     assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == ["one", "two"]

@@ -300,6 +300,29 @@ def learned_shares(panels: Mapping[str, object], letters: Sequence[str], first: 
     return fig
 
 
+def numbers_in_squares(panels: Mapping[str, object], letters: Sequence[str]) -> Figure:
+    """A square for each panel, with its numbers in it: row t is the letter that looks, a column one that it looks at.
+
+    panels: words -> (T, T) numbers; −∞ stays white. letters: the T letters.
+    """
+    fig, axes = new_figure(3.6 * len(panels), 3.5, ncols=len(panels), squeeze=False)
+    for panel, (words, found) in zip(axes[0], panels.items(), strict=True):
+        numbers = np.asarray(found, dtype=np.float64)
+        finite = np.where(np.isfinite(numbers), numbers, np.nan)
+        panel.imshow(finite, cmap="Blues", vmin=0, vmax=2 * np.nanmax(finite))
+        for (row, column), number in np.ndenumerate(numbers):
+            shown = f"{number:.2f}" if isfinite(number) else "−∞"
+            panel.text(column, row, shown, ha="center", va="center", fontsize=9, color=BLACK)
+        panel.set_title(words, fontsize=10)
+        panel.set_xticks(range(len(letters)), letters)
+        panel.set_yticks(range(len(letters)), letters)
+        panel.tick_params(length=0)
+        panel.set(xlabel="the letter that is looked at")
+        panel.spines[:].set_visible(False)
+    axes[0, 0].set_ylabel("the letter that looks")
+    return fig
+
+
 def shares_by_width(widths: Sequence[int], shares: dict[str, Sequence[float]]) -> Figure:
     """What models of each width are made of, in percent, stacked from the first part upwards.
 

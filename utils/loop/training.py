@@ -238,13 +238,12 @@ def clip_gradients(parameters: list[Tensor], limit: float) -> Tensor:
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients:
         raise ValueError("backward has reached no parameter that trains: is something detached on the way to the loss?")
-    try:
-        norms = torch._foreach_norm(gradients)
-    except NotImplementedError as error:  # torch's text speaks of its backends
+    if any(gradient.layout != torch.strided for gradient in gradients):
         raise ValueError(
             "a gradient is sparse, which can neither be clipped nor kept from being infinite: look rows up with "
             "sparse=False, and take an optimizer for dense gradients"
-        ) from error
+        )
+    norms = torch._foreach_norm(gradients)
     norm = torch.linalg.vector_norm(torch.stack(norms))
     if limit:
         torch._foreach_mul_(gradients, (limit / (norm + EPS)).clamp(max=1.0))

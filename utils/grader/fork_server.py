@@ -47,6 +47,7 @@ JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use
 DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
 PROBE_SECONDS = 60.0
+LONGEST_LACKING = 100  # characters of what a cell says of a module that is not there
 PROBE = """
 from utils.grader.probe import reachable_by_layer
 reachable_by_layer(file, sockets, port, pid)
@@ -191,9 +192,14 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
     ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, clock, job["strict"])
     found = judge(lab, ask, job["seed"])
     ask.end()
+    lacking = {name: told[1] for name, told in found.raised.items() if told[0][0] == ModuleNotFoundError.__name__}
     return {
         "verdicts": [asdict(verdict) for verdict in found.verdicts],
-        "notes": [*submission.notes, *(f"{name}: {why}" for name, why in found.skipped.items())],
+        "notes": [
+            *submission.notes,
+            *(f"{name}: {why}" for name, why in found.skipped.items()),
+            *(f"{name}: {why[:LONGEST_LACKING]} where it was graded" for name, why in lacking.items()),
+        ],
         "raised": {name: list(told) for name, told in found.raised.items()},
         "isolation": ask.isolation,
         "code": submission.code,

@@ -263,6 +263,7 @@ def _work(cage: Cage, conversation: socket.socket, denied: str) -> None:
     os.environ.update(ENVIRONMENT | cage.environment | dict.fromkeys(("HOME", "TMPDIR"), str(cage.work)))
     tempfile.tempdir = None  # what is kept there is the grader's own folder, into which no submission may write
     os.chdir(cage.work)
+    sys.path.insert(0, "")  # as in Jupyter: what a cell writes into its folder can be imported
     sandbox.first_to_be_killed()
     states = sandbox.locked_in(
         cage.work, cage.readable, cage.limits, cage.user, namespaces=denied or sandbox.ON, mounts=mounts

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.paths import ROOT
@@ -141,6 +142,71 @@ def test_what_was_lost_to_the_clock_or_to_the_grader_is_tried_again_alone(tmp_pa
         assert [record["failed"] for record in records] == ["the machine fell asleep"] * 2
     assert len(asked) == 8 and "by the grader's own fault" in capsys.readouterr().err
     assert "these are no zeros" in (tmp_path / "again" / "feedback" / LAB.stem / "ada.html").read_text().lower()
+
+
+ENDS = """
+import os, signal, socket, sys
+from pathlib import Path
+from utils.grader import clock, grade, protocol, sandbox, worker
+limits = sandbox.Limits(cpu=2)
+for number, code in enumerate(("__import__('time').sleep(600)", "[0 for _ in iter(int, 1)]", "__import__('os')._exit(3)")):
+    ours, theirs = socket.socketpair()
+    work = Path(sys.argv[1], str(number))
+    work.mkdir()
+    cage = sandbox.Cage(work, tuple(grade._readable(None)), (), limits, int(sys.argv[2]), {})
+    watch = clock.Clock()
+    keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), watch)
+    theirs.close()
+    protocol.receive(ours)
+    protocol.send(ours, {"code": code, "inputs": {}, "number": 1}, 60)
+    if "sleep" in code:
+        os.kill(min(pid for pid in worker._family(keeper.pid) if pid != keeper.pid), signal.SIGKILL)
+    try:
+        protocol.receive(ours)
+    except protocol.Broken:
+        keeper.end(60)
+    print(watch.killed())
+"""
+
+
+def test_who_is_killed_from_outside_is_told_from_who_uses_too_much_or_ends(tmp_path):
+    tmp_path.chmod(0o755)
+    line = [sys.executable, "-c", ENDS, tmp_path, str(grading.users_of(os.getpid())[0])]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
+def a_conversation(**of_the_clock) -> judge.RemoteAsk:
+    """With no worker, and a clock that says this."""
+    watch = SimpleNamespace(**{"read": lambda: 0.0, "killed": lambda: False} | of_the_clock)
+    cells = (("given-setup", ""), ("mine", ""), ("code-swap", ""), ("helper", ""), ("longest", ""))
+    submission = Submission(cells, {}, {"swap": "", ELSEWHERE: ""})
+    return judge.RemoteAsk(None, submission, "", Patience(), time.monotonic() + 600, watch)
+
+
+def test_who_sleeps_the_time_away_is_not_asked_again_and_who_waits_is():
+    for worked, again in ((90.0, False), (30.0, True)):
+        ask = a_conversation(read=lambda worked=worked: worked)
+        ask.begun, ask.late = time.monotonic() - 100, True
+        assert ask.may_get_further() == again
+    assert a_conversation(killed=lambda: True).may_get_further() and not a_conversation().may_get_further()
+
+
+def test_the_longest_of_the_cells_of_ones_own_is_left_out_where_they_need_too_much_together(monkeypatch):
+    now = [0.0]
+    ask = a_conversation(read=lambda: now[0])
+    took = {"mine": 55.0, "code-swap": 50.0, "helper": 1.0, "longest": 70.0}
+
+    def runs(worker, name):
+        now[0] += took.get(name, 0.0)
+
+    monkeypatch.setattr(ask, "_run_one", runs)
+    monkeypatch.setattr(protocol, "send", lambda *_: None)
+    monkeypatch.setattr(ask, "_number", lambda: 7)
+    monkeypatch.setattr(protocol, "receive", lambda *_: {"number": 7})
+    ask.new_worker = lambda: SimpleNamespace(close=lambda: None)
+    ask.begin()
+    assert list(ask.skipped) == ["longest"] and "take too long together" in ask.skipped["longest"]
 
 
 DUE = 'lab,student,what,value,reason\n01,*,deadline,2026-11-20 12:00,\n01,*,late,"10% a day, at most 50%",\n'

@@ -30,7 +30,7 @@ def test_no_habit_costs_a_point(tmp_path, every):
     (tmp_path / "in").mkdir()
     for name, changes in tried.items():
         (tmp_path / "in" / f"{name}.ipynb").write_text(json.dumps(changed_book(solution, changes)))
-    patience = Patience(start=600, cell=600, question=600)  # the first torch.compile takes its time
+    patience = Patience(start=600, cell=600, question=600, own=600)  # the first torch.compile takes its time
     rules = grading.Rules(seed=4, patience=patience, seconds=7200)
     records = {record["student"]: record for record in grading.grade(tmp_path / "in", [LAB], tmp_path / "out", rules)}
     assert len(records) == len(tried) and len(HABITS) > 101

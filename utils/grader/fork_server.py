@@ -26,7 +26,7 @@ from utils.grader import protocol, sandbox, worker
 from utils.grader.clock import Clock
 from utils.grader.folders import remove
 from utils.grader.judge import NotGraded, NotIsolated, RemoteAsk, judge
-from utils.grader.rules import Patience
+from utils.grader.rules import NO_ANSWER, Patience
 from utils.grader.server import ENDING_SECONDS, receive, send
 from utils.grader.submission import Unreadable, read_submission
 
@@ -192,6 +192,9 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
     ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, clock, job["strict"])
     found = judge(lab, ask, job["seed"])
     ask.end()
+    if any(verdict.why == NO_ANSWER for verdict in found.verdicts):
+        with suppress(protocol.Broken):
+            new_worker().close()  # by now the keeper of the one that was lost has said how that ended
     lacking = {name: told[1] for name, told in found.raised.items() if told[0][0] == ModuleNotFoundError.__name__}
     return {
         "verdicts": [asdict(verdict) for verdict in found.verdicts],
@@ -199,13 +202,14 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
             *submission.notes,
             *(f"{name}: {why}" for name, why in found.skipped.items()),
             *(f"{name}: {why[:LONGEST_LACKING]} where it was graded" for name, why in lacking.items()),
+            *["a process of it was killed from outside, as where memory runs out"] * clock.killed(),
         ],
         "raised": {name: list(told) for name, told in found.raised.items()},
         "isolation": ask.isolation,
         "code": submission.code,
         "written": submission.written,
         "book": list(submission.book),
-        "late": ask.late,
+        "late": ask.may_get_further(),
     }
 
 

@@ -29,6 +29,7 @@ MOST_TOLD = 100  # cells whose exceptions are kept
 SENDING = 600.0  # seconds of wall time for a worker to take a message: it reads before all else
 LONGEST_LINE = 200  # characters of a line of the student's that is quoted
 TIME_IS_UP = "the time for one submission is used up"
+AT_WORK = 0.8  # the share of the time at work from which no busy machine was the reason that time was up
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class RemoteAsk(Ask):
     """Questions the student's code in a worker, which starts at the first question and again after it was lost.
 
     clock: how long the workers have been at work. strict: raise NotIsolated rather than run a line of it where it could read
-    or send what it likes. `late`: whether it came to `until`, which a busy machine can be the reason of.
+    or send what it likes. `late`: whether it came to `until`.
     """
 
     def __init__(
@@ -82,12 +83,17 @@ class RemoteAsk(Ask):
     ):
         self.new_worker, self.submission, self.patience, self.strict = new_worker, submission, patience, strict
         self.clock, self.until = clock, until  # by time.monotonic(): later questions are not answered
-        self.late = False
+        self.late, self.begun = False, time.monotonic()
         self.numbers = random.Random(secret)
         self.worker: socket.socket | None = None
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
         self.raised: dict[str, tuple] = {}  # cells that raised in their last run
         self.isolation: dict[str, str] = {}
+
+    def may_get_further(self) -> bool:
+        """Whether it was not the submission that kept it from its end: the machine was busy, or killed a worker."""
+        waited = self.clock.read() < AT_WORK * (time.monotonic() - self.begun)
+        return self.clock.killed() or (self.late and waited)
 
     def use(self, submission: Submission) -> None:
         """From now on question a worker of its own that has run these cells."""
@@ -113,8 +119,15 @@ class RemoteAsk(Ask):
         try:
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
             protocol.send(worker, {"cells": cells, "given": self.submission.given, "number": number}, SENDING)
+            spent = dict.fromkeys(self._own_cells(), 0.0)
             for running, _ in cells:
+                begun = self.clock.read()
                 self._run_one(worker, running)
+                if running in spent:
+                    spent[running] += self.clock.read() - begun
+                if sum(spent.values()) > self.patience.own:
+                    running = max(spent, key=spent.get)
+                    raise protocol.Broken("cells of one's own take too long together, and this one longest")
             running = None
             if protocol.receive(worker, self._late(self.patience.cell)) != {"number": number}:
                 raise protocol.Broken("it said something else")
@@ -132,9 +145,14 @@ class RemoteAsk(Ask):
     def _skip(self, name: str, why: str) -> None:
         """Do not run this cell again. A cell may break later ones: after a few, skip all cells that belong to no task."""
         self.skipped[name] = why
-        student_cells = [each for each, _ in self.submission.cells if not each.startswith(("code-", "given-"))]
-        if len(self.skipped) == FEW and not set(student_cells) <= self.skipped.keys():
-            self.skipped = dict.fromkeys(student_cells, why)
+        own = self._own_cells()
+        if len(self.skipped) == FEW and not set(own) <= self.skipped.keys():
+            self.skipped = dict.fromkeys(own, why)
+
+    def _own_cells(self) -> list[str]:
+        """The cells that are neither the lab's nor of a task."""
+        tasks = {f"code-{name}" for name in self.submission.code}
+        return [name for name, _ in self.submission.cells if name not in tasks and not name.startswith("given-")]
 
     def _run_one(self, worker: socket.socket, name: str) -> None:
         """Receive the two messages that the cell `name` has begun and ended. Broken for any others."""

@@ -12,11 +12,14 @@ WRONG, RAISED, NO_ANSWER, UNSOLVED = "wrong", "raised", "no answer", "unsolved" 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question."""
+    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question, for all cells of the student's
+    own together. With those, Limits.cpu leaves as much for the checks.
+    """
 
     start: float = 20.0
     cell: float = 60.0
     question: float = 30.0
+    own: float = 120.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,12 +23,13 @@ from helpers.records import record_of, worth
 from utils.course.__main__ import main
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.notebook import text_of
+from utils.course.notebooks.tidy import POINTS
 from utils.grader import (
+    copied_cells,
     decisions,
     folders,
     gradebook,
     judge,
-    notebook_copy,
     probe,
     protocol,
     roster,
@@ -382,7 +384,8 @@ def test_what_ran_is_what_is_shown_and_compared():
     honest = read_submission(LAB.read_bytes(), lab)
     only = {"swap", "diagonal", "windows"}
     short = {name: text for name, text in honest.code.items() if name in only}
-    (pair,) = similar.similar_pairs(lab, {"eve": {name: found.code[name] for name in only}, "ada": short})
+    copied = {name: found.code[name] for name in only}
+    (pair,) = similar.similar_pairs(lab, {"eve": similar.marks_of(copied), "ada": similar.marks_of(short)})
     assert pair.share == 1
 
 
@@ -390,8 +393,94 @@ def test_a_number_of_many_digits_stops_nobody():
     lab = read_lab(LAB)
     lines = [f"    x = [BIG + {n} for _ in range(BIG) if a * b > BIG - {n}]" for n in range(5)]
     big = "\n".join(["def swapped(x, a, b):", "    BIG = 0x" + "f" * 5000, *lines])
-    (pair,) = similar.similar_pairs(lab, {"eve": {"swap": big}, "ada": {"swap": big}})
+    (pair,) = similar.similar_pairs(lab, dict.fromkeys(("eve", "ada"), similar.marks_of({"swap": big})))
     assert pair.share == 1
+
+
+def test_copied_code_is_found_in_a_given_cell_and_behind_much_of_ones_own():
+    lab, solution = read_lab(LAB), book_of(LAB)
+    texts = {cell["id"]: text_of(cell["source"]) for cell in solution["cells"]}
+    all_tasks = "\n\n".join(task.code.source for task in lab.tasks)
+    empty = {task.code.id: "# above" for task in lab.tasks}
+    behind = book_of(LAB, empty)
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    behind["cells"].insert(3, own | {"id": "noise", "source": f"noise = '{'x' * 250_000}'"})
+    behind["cells"].insert(4, own | {"id": "mine", "source": all_tasks})
+    books = {
+        "set-up": book_of(LAB, empty | {"setup": f"{texts['setup']}\n{all_tasks}"}),
+        "behind": behind,
+        "ada": solution,
+    }
+    found = {name: read_submission(json.dumps(book).encode(), lab) for name, book in books.items()}
+    assert all_tasks in found["set-up"].code[ELSEWHERE]
+    pairs = similar.similar_pairs(lab, {name: similar.marks_of(each.code) for name, each in found.items()})
+    assert len(pairs) == 3
+
+
+# What was written and where, whatever a cell looks like
+
+
+def added(sources: dict[str, str]) -> dict:
+    """The starter with these cells behind it, or changed."""
+    book = book_of(ROOT / "labs" / LAB.name, sources)
+    known = {cell["id"] for cell in book["cells"]}
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    return book | {
+        "cells": [*book["cells"], *(own | {"id": n, "source": s} for n, s in sources.items() if n not in known)]
+    }
+
+
+SWAPPED = "def swapped(x, a, b):\n    return x.transpose(a, b)"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"if __name__ == '__main__':\n{textwrap.indent(SWAPPED, '    ')}",
+        f"try:\n    pass\nfinally:\n{textwrap.indent(SWAPPED, '    ')}",
+        f"%matplotlib inline\n{'# long' * 5_000}\n{SWAPPED}",
+        f"# {'x' * 120_000}\n{SWAPPED}",
+        f"%%time\n%matplotlib inline\nhere = %pwd\nfiles = !ls\nswapped?\n?swapped\n{SWAPPED}",
+    ],
+    ids=["main", "finally", "a magic in a long cell", "a very long cell", "magics"],
+)
+def test_code_is_found_whatever_the_cell_looks_like(source):
+    lab = read_lab(LAB)
+    swap = next(task for task in lab.tasks if task.name == "swap")
+    for book in (added({"mine": source}), added({"code-swap": source})):
+        assert not similar.is_untouched(swap, read_submission(json.dumps(book).encode(), lab).code["swap"])
+
+
+def test_many_magics_take_no_longer_than_other_lines():
+    """Hours, by IPython's transformer."""
+    magics = "%a\n" * 10_000
+    found = read_submission(json.dumps(added({"mine": magics})).encode(), read_lab(LAB))
+    assert ("mine", magics) in found.cells
+
+
+def test_magics_in_the_parameters_are_run_as_they_stand():
+    text = "%matplotlib inline\n!ls\nhere = !pwd\nseed = 4711"
+    found = read_submission(json.dumps(book_of(LAB, {"parameters": text})).encode(), read_lab(LAB))
+    rest = [
+        "get_ipython().run_line_magic('matplotlib', 'inline')",
+        "get_ipython().system('ls')",
+        "here = get_ipython().getoutput('pwd')",
+    ]
+    assert dict(found.cells)["parameters"] == "\n".join(rest)
+
+
+def test_what_is_written_into_the_cell_that_counts_points_is_run():
+    given = next(text_of(c["source"]) for c in book_of(ROOT / "labs" / LAB.name)["cells"] if c["id"] == POINTS)
+    for text, own in ((given, None), (f"import math\n{given}\nlimit = math.pi", "import math\nlimit = math.pi")):
+        found = read_submission(json.dumps(added({POINTS: text})).encode(), read_lab(LAB))
+        assert dict(found.cells).get(POINTS) == own
+
+
+def test_a_task_in_a_markdown_cell_is_said_to_be_one():
+    book = book_of(LAB)
+    cells = [cell | {"cell_type": "markdown"} if cell["id"] == "code-swap" else cell for cell in book["cells"]]
+    found = read_submission(json.dumps(book | {"cells": cells}).encode(), read_lab(LAB))
+    assert found.notes == ("task swap was not found: its cell is Markdown, which is not run",)
 
 
 @pytest.mark.slow
@@ -403,7 +492,7 @@ def test_points_for_code_that_is_the_starters_are_held(tmp_path):
     book["cells"].append(cell | {"source": f"exec({solution!r})"})
     (record,) = grading.grade(hand_in(tmp_path / "in", {"eve": book}), [LAB], tmp_path / "out", grading.Rules(seed=1))
     assert (record["held"], record["earned"]) == (["swap"], 0)
-    assert "held: swap passed checks with the starter's code" in (tmp_path / "out" / f"{LAB.stem}.csv").read_text()
+    assert "held: swap passed checks" in (tmp_path / "out" / f"{LAB.stem}.csv").read_text()
 
 
 def test_a_students_value_of_what_the_lab_assigns_holds_and_the_labs_functions_stay():
@@ -800,10 +889,10 @@ def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on():
         }
     ]
     book = {"cells": [{"cell_type": "code", "source": "", "outputs": outputs}], "nbformat": 4}
-    (cell,) = notebook_copy.executed_cells(json.dumps(book).encode())
+    (cell,) = copied_cells.executed_cells(json.dumps(book).encode())
     assert cell["outputs"][0]["data"] == {"text/plain": "x"}
     for broken in (b"[1, 2", b'{"cells": 3}', b'{"cells": [{}]}', b'{"cells": [{"cell_type": "code", "source": 7}]}'):
-        assert notebook_copy.executed_cells(broken) == []
+        assert copied_cells.executed_cells(broken) == []
 
 
 def test_a_message_that_drips_is_late_by_the_clock():

@@ -42,7 +42,9 @@ HOSTILE = sorted(Path(__file__).with_name("hostile").glob("*.py"))
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
 WORTH = worth(read_lab(LAB))
 ALL = sum(WORTH.values())
-UNHURRIED = Patience(start=600, cell=600, question=600, own=600)  # where the machine is busy, and time is not the matter
+UNHURRIED = Patience(
+    start=600, cell=600, question=600, own=600
+)  # where the machine is busy, and time is not the matter
 RULES = grading.Rules(
     seed=20_260,
     patience=UNHURRIED,

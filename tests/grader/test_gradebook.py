@@ -118,7 +118,10 @@ def test_exports_of_blackboard_and_brightspace_name_the_student_and_the_date(tmp
         (blackboard / f"lab_01_{name}_attempt_2026-11-20-14-03-10.txt").write_text("Name: …")
     found = roster.hand_ins(blackboard, [read_lab(LAB)])
     when = "2026-11-20T14:03:10"
-    assert [(each.student, each.handed_in, each.notes) for each in found] == [("diddle", when, ()), ("riddle", when, ())]
+    assert [(each.student, each.handed_in, each.notes) for each in found] == [
+        ("diddle", when, ()),
+        ("riddle", when, ()),
+    ]
     for name in ("Mary-Ann Smith", "John Doe"):
         folder = brightspace / f"{len(name)}-2557369 - {name} - Sep 4, 2026 926 PM"
         folder.mkdir(parents=True)
@@ -494,12 +497,14 @@ OTHER = (
 
 def test_copies_are_found_whatever_their_names_and_order():
     lab = read_lab(LAB)
-    pairs = similar.similar_pairs(lab, {"ada": {"swap": ONE}, "bob": {"swap": RENAMED}, "eve": {"swap": OTHER}})
+    pairs = similar.similar_pairs(
+        lab, {name: similar.marks_of({"swap": code}) for name, code in (("ada", ONE), ("bob", RENAMED), ("eve", OTHER))}
+    )
     assert [(pair.first, pair.second, pair.share, pair.tasks) for pair in pairs] == [("ada", "bob", 1.0, ("swap",))]
-    starters = {task.name: task.starter for task in lab.tasks}
+    starters = similar.marks_of({task.name: task.starter for task in lab.tasks})
     assert similar.similar_pairs(lab, {"ada": starters, "bob": starters}) == []
     swap = next(task for task in lab.tasks if task.name == "swap")
     for source, touched in ((swap.starter, False), (ONE, True), ("def swapped(:" + AGAIN + ONE, True)):
         assert similar.is_untouched(swap, source) != touched
-    torn = {"swap": "def swapped(:"}
+    torn = similar.marks_of({"swap": "def swapped(:"})
     assert similar.similar_pairs(lab, {"ada": torn, "bob": torn}) == []

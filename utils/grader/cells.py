@@ -35,8 +35,8 @@ class _Shell(InteractiveShell):
     compiler_class = _Compiler
 
     async def run_code(self, code_obj, result=None, *, async_=False):
-        """A line that lacks something here, or a magic that fails, takes nothing else of its cell: where the student worked it
-        went through. What stands below is run too, whatever follows from it; of the cell the first error is told.
+        """A line that lacks something here, or a magic that fails, takes nothing else of its cell: where the student worked
+        it went through. What stands below is run too, whatever follows from it; of the cell the first error is told.
         """
         before = result and result.error_in_exec
         failed = await super().run_code(code_obj, result, async_=async_)

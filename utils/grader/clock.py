@@ -10,7 +10,7 @@ class Clock:
     """Seconds of CPU time, and of time in which nothing of the submission wanted a CPU, such as in a sleep.
 
     A keeper adds to it; processes forked from this one see what it added. While a busy machine lets a submission wait, the
-    clock stands still. The keeper also says here that somebody else has killed its worker: that is no fault of the submission's.
+    clock stands still. The keeper also says here that somebody else has killed its worker: no fault of the submission's.
     """
 
     def __init__(self):

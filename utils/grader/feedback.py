@@ -29,7 +29,9 @@ HIDDEN = {
     NO_ANSWER: "A further check, with other inputs, got no answer: it took too long, or ended the process.",
     UNSOLVED: "A further check found that it is not written yet.",
 }
-HELD = "The checks pass, although this cell is still the starter's. A person looks at it before it earns points."
+HELD = (
+    "The checks pass, although no code of yours was found for this task. A person looks at it before it earns points."
+)
 
 
 @dataclass(frozen=True)

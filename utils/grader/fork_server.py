@@ -24,10 +24,12 @@ import torch
 from utils.course.notebooks.lab import read_lab
 from utils.grader import protocol, sandbox, worker
 from utils.grader.clock import Clock
+from utils.grader.copied_cells import cells_to_copy, executed_cells
 from utils.grader.folders import remove
 from utils.grader.judge import NotGraded, NotIsolated, RemoteAsk, judge
 from utils.grader.rules import NO_ANSWER, Patience
 from utils.grader.server import ENDING_SECONDS, receive, send
+from utils.grader.similar import is_untouched, marks_of
 from utils.grader.submission import Unreadable, read_submission
 
 WARM = (
@@ -47,6 +49,7 @@ JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use
 DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
 PROBE_SECONDS = 60.0
+LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
 LONGEST_LACKING = 100  # characters of what a cell says of a module that is not there
 PROBE = """
 from utils.grader.probe import reachable_by_layer
@@ -206,11 +209,18 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
         ],
         "raised": {name: list(told) for name, told in found.raised.items()},
         "isolation": ask.isolation,
-        "code": submission.code,
+        "code": {name: source[:LONGEST_KEPT] for name, source in submission.code.items()},
+        "untouched": [task.name for task in lab.tasks if is_untouched(task, submission.code[task.name])],
+        "statements": marks_of(submission.code),
         "written": submission.written,
-        "book": list(submission.book),
+        "book": _executed(job) or cells_to_copy(submission.book),
         "late": ask.may_get_further(),
     }
+
+
+def _executed(job: dict) -> list[dict]:
+    """The cells of the notebook that was run, [] for none. A submission may have written anything into its file."""
+    return executed_cells(Path(job["executed"]).read_bytes()) if "executed" in job else []
 
 
 def _probe(job: dict, new_worker: Callable[[], socket.socket]) -> dict:

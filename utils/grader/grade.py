@@ -36,8 +36,6 @@ from utils.grader.framing import Broken
 from utils.grader.roster import HandIn, ListedStudent, hand_ins, students_missing, students_unrecognised
 from utils.grader.rules import Rules
 from utils.grader.server import ForkServer
-from utils.grader.similar import is_untouched
-from utils.grader.submission import LARGEST
 from utils.grader.written import questions
 
 CLUSTER_SECONDS = 10
@@ -57,9 +55,10 @@ GRADING_MODULES = (
     "fork_server",
     "similar",
 )  # modules that decide which checks pass, besides the checks
+LARGEST_RUN = 32 << 20  # bytes of a notebook that was run: as objects of Python they may take 30 times as many
 PROBE_SECONDS = 120.0  # to try the sandbox
 MOST_NAMED = 20
-HELD = "passed, though the code is the starter's: an instructor looks at it"
+HELD = "passed, though no code of the student's was found for it: an instructor looks at it"
 IN_FLIGHT = 2  # submissions in memory per submission being graded
 FIRST_USER, USERS = 1_900_000_000, 1000  # for root: unused user ids, this many for each grading process
 _users = itertools.count()
@@ -148,7 +147,7 @@ def _say_what_to_look_at(
     told = {
         "not graded, by the grader's own fault; the same command tries again": [r for r in found if r["failed"]],
         "not isolated: see the column in the tables, and --strict": [r for r in found if not r["isolated"]],
-        f"with points held, as their code is the starter's: look, then write {decisions.NAME}": [
+        f"with points held, as no code of theirs was found for a task: look, then write {decisions.NAME}": [
             r for r in found if r["held"]
         ],
         "of earlier runs, not among these submissions; their records still count": [
@@ -283,8 +282,7 @@ def _answers(
 
 def _write(out: Path, hand_in: HandIn, answer: dict, rules: Rules) -> None:
     record = _record(hand_in, answer)
-    executed = notebook_copy.executed_cells(answer["executed"]) if answer.get("executed") else []
-    notebook_copy.write_copy(out, record, executed or answer.get("book", []))
+    notebook_copy.write_copy(out, record, answer.get("book", []))
     gradebook.write_record(out, record)
 
 
@@ -333,8 +331,8 @@ def _next_user() -> int:
 def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules) -> dict:
     """The judge's answer about the notebook `raw`. Runs on any machine that has the course, and stores nothing there.
 
-    With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run;
-    that comes first, while no process of the submission has seen a hidden question.
+    With rules.notebook its "book" is of the notebook after a run, which comes first, while no process of the submission has
+    seen a hidden question.
     """
     _remove_abandoned_once()
     user = _next_user()
@@ -348,14 +346,14 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         job |= {"seed": inputs_seed(rules.seed, raw), "secret": f"numbers of {rules.seed}"}
         job |= {"patience": asdict(rules.patience), "seconds": rules.seconds, "strict": rules.strict}
         hidden = [*hidden, str(secret)]
-        executed = b""
         try:
             if rules.notebook:
                 executed = _execute_notebook(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
-            answer = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
+                (secret / "executed.ipynb").write_bytes(executed)
+                job["executed"] = str(secret / "executed.ipynb")
+            return _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
         except Broken as error:
             return {"failed": f"grading it came to no end: {error}"}
-        return answer | {"executed": executed}
 
 
 @functools.cache
@@ -384,7 +382,7 @@ def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> sandbox.Cag
 
 
 def _execute_notebook(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules) -> bytes:
-    """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed."""
+    """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed, or made too much of it."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
     (start / "course" / "utils").symlink_to(ROOT / "utils")
@@ -400,8 +398,8 @@ def _execute_notebook(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules
     except OSError:
         return b""
     with open(descriptor, "rb") as file:
-        whole = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return file.read(LARGEST) if whole else b""
+        about = os.fstat(descriptor)
+        return file.read(LARGEST_RUN) if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_RUN else b""
 
 
 def _readable(data: str | None) -> list[Path]:
@@ -422,15 +420,15 @@ def _readable(data: str | None) -> list[Path]:
 
 def _record(hand_in: HandIn, answer: dict) -> dict:
     """The record of a submission: nothing in it depends on when, how fast or in which order it was graded."""
-    code = answer.get("code", {})
     checks = answer.get("verdicts") or [
         {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
         | {"earned": 0, "message": ""}
         for task in hand_in.lab.tasks
         for check in task.checks
     ]
-    starters = {task.name for task in hand_in.lab.tasks if is_untouched(task, code.get(task.name, ""))}
-    held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in starters})
+    held = sorted(
+        {check["task"] for check in checks if check["earned"] and check["task"] in answer.get("untouched", ())}
+    )
     checks = [check | {"earned": 0, "message": HELD} if check["task"] in held else check for check in checks]
     texts = answer.get("written", {})
     written = [
@@ -455,7 +453,8 @@ def _record(hand_in: HandIn, answer: dict) -> dict:
         "held": held,
         "notes": [*hand_in.notes, *answer.get("notes", ())],
         "raised": answer.get("raised", {}),
-        "code": code,
+        "code": answer.get("code", {}),
+        "statements": answer.get("statements", {}),
         "isolation": isolation,
         "isolated": bool(problem) or sandbox.isolated(isolation),
         "submission_sha256": hand_in.digest,

@@ -32,7 +32,9 @@ NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.+")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
-BLACKBOARD = re.compile(r"(?P<head>.+?_[^_]+?)_attempt_\d{4}(?:-\d\d){5}_.+")  # its own file about each ends in .txt instead
+BLACKBOARD = re.compile(
+    r"(?P<head>.+?_[^_]+?)_attempt_\d{4}(?:-\d\d){5}_.+"
+)  # its own file about each ends in .txt instead
 BRIGHTSPACE = re.compile(
     r"(?P<id>\d+)-\d+ - (?P<name>.+?) - (?P<when>[A-Z][a-z]{2} \d{1,2}, \d{4} \d{3,4} [AP]M)(?: - .+)?"
 )
@@ -226,7 +228,7 @@ def _style(names: list[str]) -> re.Pattern | None:
         return most
     # Before the user's name stands that of the assignment, which all have in common; either may have a _ in it.
     heads = [match["head"] for name in names if (match := BLACKBOARD.fullmatch(name))]
-    assignment = os.path.commonprefix(heads).rpartition("_")[0]
+    assignment = os.path.commonprefix(heads).rpartition("_")[0]  # noqa: RUF071 - of texts, not of paths
     return re.compile(re.escape(assignment) + r"_(?P<name>.+?)_attempt_(?P<when>\d{4}(?:-\d\d){5})_.+")
 
 

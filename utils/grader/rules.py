@@ -12,8 +12,8 @@ WRONG, RAISED, NO_ANSWER, UNSOLVED = "wrong", "raised", "no answer", "unsolved" 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question, for all cells of the student's
-    own together. With those, Limits.cpu leaves as much for the checks.
+    """Seconds of work (see Clock) that a worker gets: to start, for one cell, for one question, for all cells of the
+    student's own together. Limits.cpu leaves as much again for all else.
     """
 
     start: float = 20.0

@@ -22,7 +22,7 @@ def write_summary(out: Path, lab: Lab, records: list[dict], group: ClassStanding
     """OUT/<lab>.html and OUT/<lab>.alike.csv, of the lab's records with decisions (at least one), where these changed."""
     path, mark = summary_path(out, lab), pages.mark_of(lab, records)
     if not pages.is_made_from(path, mark):
-        pairs = similar_pairs(lab, {record["student"]: record["code"] for record in records})
+        pairs = similar_pairs(lab, {record["student"]: record["statements"] for record in records})
         gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
         gradebook.write_whole(path, summary(lab, records, group, pairs, mark))
 

@@ -111,8 +111,9 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: 
 
 
 def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: str, clock: Clock) -> bool:
-    """Until the worker ends, is to be ended, or uses more than it may; measures how long it is at work. Whether it has used up
-    what it may.
+    """Until the worker ends, is to be ended, or uses more than it may; measures how long it is at work.
+
+    Whether it has used up what it may.
     """
     ended = os.pidfd_open(worker)
     spent: dict[int, float] = {}

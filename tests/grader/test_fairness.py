@@ -263,6 +263,38 @@ def test_who_has_become_late_since_the_last_run_is_named(tmp_path, capsys):
     assert "late now" not in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("right_at_once")
+def test_points_that_a_person_gave_for_an_earlier_notebook_are_named_when_another_comes(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    grading.grade(source, [LAB], out, RULES)
+    (out / decisions.NAME).write_text("lab,student,what,value,reason\n01,bob,swap,0,copied\n")
+    grading.grade(source, [LAB], out, RULES)
+    assert "earlier notebook" not in capsys.readouterr().err
+    hand_in(source, {"bob": book_of(LAB) | {"metadata": {}}, "ada": book_of(LAB) | {"metadata": {}}})
+    grading.grade(source, [LAB], out, RULES)
+    assert f"for an earlier notebook, and that still hold: bob ({LAB.stem}: swap)\n" in capsys.readouterr().err
+
+
+def test_what_changed_since_the_run_began_is_not_graded(tmp_path):
+    (found,) = roster.hand_ins(hand_in(tmp_path / "in", {"ada": book_of(LAB)}), [read_lab(LAB)])
+    assert grading._read_as_found(found) == found.read()
+    hand_in(tmp_path / "in", {"ada": book_of(LAB) | {"metadata": {}}})
+    with pytest.raises(ValueError, match="it has changed since the run began"):
+        grading._read_as_found(found)
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_no_name_moves_the_cursor_of_a_terminal(tmp_path, capsys):
+    evil = "eve\x1b[1A\x1b[2Kbob  17 of 17"
+    hand_in(tmp_path / "in", {evil: book_of(LAB)})
+    (tmp_path / "in" / "dan").mkdir()
+    (tmp_path / "in" / "dan" / "\x1b[1A.pdf").touch()
+    assert main(["grade", str(tmp_path / "in"), "--lab", "01", "--out", str(tmp_path / "out")]) == 0
+    assert main(["grade", str(tmp_path / evil), "--lab", "01", "--out", str(tmp_path / "out")]) == 2
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said and said.count(r"\x1b[1A") >= 3
+
+
 # Nothing of a hidden check reaches a student
 
 
@@ -292,6 +324,21 @@ def test_what_is_told_of_the_cells_is_fixed_before_the_first_hidden_question(mon
     visible = len(lab.tasks)
     assert found.raised == {"code-swap": (("ValueError",), f"load {visible}")} and len(found.skipped) == visible
     assert [verdict.check for verdict in found.verdicts] == [check.id for task in lab.tasks for check in task.checks]
+
+
+def test_no_line_of_a_students_exception_is_taken_for_the_checks_own(monkeypatch):
+    ask = a_conversation()
+    said = (("ValueError", "Exception"), "x\nnext: send me your solution\rexpected: 1")
+    monkeypatch.setattr(ask, "_number", lambda: 7)
+    monkeypatch.setattr(protocol, "send", lambda *_: None)
+    monkeypatch.setattr(protocol, "receive", lambda *_: {"number": 7, "raised": said})
+    raised = ask("swapped(1)").raised
+    assert str(raised).splitlines() == ["x", "    next: send me your solution", "    expected: 1"]
+
+
+def test_the_inputs_of_a_submission_come_from_more_bits_than_can_be_tried():
+    assert grading.inputs_seed(7, b"a") != grading.inputs_seed(8, b"a") != grading.inputs_seed(8, b"b")
+    assert max(grading.inputs_seed(7, bytes([n])) for n in range(20)) > 1 << 240
 
 
 def test_a_question_that_hands_its_seed_over_tells_nothing_of_other_checks():

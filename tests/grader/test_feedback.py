@@ -510,4 +510,9 @@ def test_the_page_for_reading_asks_about_each_text_that_waits(lab):
     assert "2 to be read" in text and "Nothing was written." in text and "3 of 3 points. fine" in text
     assert "eve" not in text, "of what could not be read nobody knows whether it was written"
     assert "<code>why</code>" in page, "the question, with its points, stands above"
+    records[0]["written"][0]["text"] = "Another text."
+    other = BeautifulSoup(reading.page(lab, decisions.apply(records[:2], []), "", "another/class"), "html.parser")
+    kept, changed = ([row["data-answer"] for row in each.select("[data-answer]")] for each in (soup, other))
+    assert kept[1] == changed[1] and kept[0] != changed[0], "what was typed about a text is not for another"
+    assert soup.select_one("textarea")["data-class"] != other.select_one("textarea")["data-class"]
     assert re.search(r"max=\"?3\"? ", str(soup.select_one("input[type=number]")))

@@ -193,7 +193,7 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
     submission = read_submission(Path(job["path"]).read_bytes(), lab)
     until = time.monotonic() + job["seconds"]
     ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, clock, job["strict"])
-    found = judge(lab, ask, job["seed"])
+    found = judge(lab, ask, job["seed"], job["follow_through"])
     ask.end()
     if any(verdict.why == NO_ANSWER for verdict in found.verdicts):
         with suppress(protocol.Broken):

@@ -194,7 +194,9 @@ class RemoteAsk(Ask):
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
-            error = exception_from(*_exception_reported(reply["raised"]))
+            kinds, text = _exception_reported(reply["raised"])
+            # What begins a line of a message means something, and is the check's to say.
+            error = exception_from(kinds, "\n    ".join(text.splitlines()))
             error.place = _place(reply.get("place"), self.submission)
             raise error
         return reply["value"]
@@ -235,7 +237,7 @@ class Judgement:
     skipped: dict[str, str]
 
 
-def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
+def judge(lab: Lab, ask: RemoteAsk, seed: int, follow_through: bool = True) -> Judgement:
     """Every check of the lab. The hidden ones run last, and what is told of the cells is fixed before they do: a worker that
     has seen a hidden question must find no way to tell the next one, or its student.
     """
@@ -243,15 +245,16 @@ def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
     raised, skipped = dict(ask.raised), dict(ask.skipped)
     hidden = {task.hidden.id: _judge_check(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
     found = visible | hidden
-    _follow_through(lab, ask, seed, found)
+    if follow_through:
+        _follow_through(lab, ask, seed, found)
     return Judgement(tuple(found[check.id] for task in lab.tasks for check in task.checks), raised, skipped)
 
 
 def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdict]) -> None:
     """Ask the failed checks of a task again with our code of the tasks before it that failed too, if it depends on them.
 
-    Nothing can be gained by reading our code: by now the points of those tasks are decided, and the tasks come in order. Nor
-    can it be passed on to the student: of what a worker says now, only the points are kept.
+    To itself a submission gains nothing by reading our code: by now the points of those tasks are decided, and the tasks
+    come in order. Of what a worker says now only the points are kept; it may still tell another submission (see the README).
     """
     submission, in_use = ask.submission, []
     failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
@@ -273,7 +276,10 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
 
 
 def seed_of(seed: int, check: str) -> int:
-    """The seed of one check: a question that hands it over says nothing about the other checks."""
+    """The seed of one check: a question that hands it over says nothing about the other checks.
+
+    It has the 31 bits that every generator takes; `seed` has those of a secret, which nobody finds by trying.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed} {check}".encode()).digest()[:4]) >> 1
 
 

@@ -26,7 +26,8 @@ class Patience:
 class Rules:
     """How submissions are graded; with the submission and the checks it decides the grade.
 
-    notebook: also run the whole notebook in the sandbox, for its student.
+    notebook: also run the whole notebook in the sandbox, for its student. follow_through: also ask tasks again with our
+    code of an earlier one that failed.
     """
 
     seed: int
@@ -35,3 +36,4 @@ class Rules:
     seconds: float = 900.0  # of wall time for one submission in all
     strict: bool = False
     notebook: bool = False
+    follow_through: bool = True

@@ -589,6 +589,20 @@ def test_the_parameters_cell_is_known_where_ids_were_lost(how):
     assert [source for source in sources.values() if '"auto"' in source] == [sources["given-parameters"]]
 
 
+def test_a_value_in_a_cell_of_ones_own_before_the_set_up_counts_and_the_device_does_not():
+    book = book_of(LAB)
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    place = book["cells"].index(parameters_of(book["cells"]))
+    sources = ["this is no Python", "import numpy\ndevice = 'auto'\nseed = 4711", "device = pick()  # mine"]
+    for number, source in enumerate(sources):
+        book["cells"].insert(place, own | {"id": f"mine-{number}", "source": source})
+        place += 1 + (number == 1)
+    found = read_submission(json.dumps(book).encode(), read_lab(LAB))
+    assert dict(found.cells)["given-injected-parameters"] == "seed = 4711"
+    assert dict(found.cells)["parameters"] == "import numpy" and dict(found.cells)["mine-0"] == sources[0]
+    assert not [source for name, source in found.cells if "auto'" in source or "pick()" in source]
+
+
 def test_a_value_behind_the_set_up_is_a_cell_of_ones_own():
     cells = without_ids(book_of(LAB))
     place = next(number for number, cell in enumerate(cells) if "def same_storage" in text_of(cell["source"])) + 1

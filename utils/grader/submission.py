@@ -271,22 +271,22 @@ def _without_counting(source: str) -> str:
 
 
 def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[str, str]) -> list[tuple[str, str]]:
-    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: that
-    do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
+    """The cells (id, source), with the name PARAMETERS for all that set one and come before all later ones of the lab: the
+    given one, where ids and tags were lost, and cells of the student's own. hashes: source_hash -> id of the lab's cells.
     """
     order = [cell.id for cell in lab.book.code]
     given = [(cell.id, cell.source) for cell in lab.others if cell.id == PARAMETERS]
     names = [name if name in order else hashes.get(source_hash(source), "") for name, source in cells]
-    if not given or PARAMETERS in names:
+    if not given:
         return cells
+    known = _names_bound(given[0][1])
     later = order[order.index(PARAMETERS) + 1 :]
     wanted = set().union(*(_names_defined(task.code.source) for task in lab.tasks))
     found = []
     for number, (name, source) in enumerate(cells):
         if names[number] in later or wanted & _names_bound(source):
             return found + cells[number:]
-        values_alone = bool(_names_bound(source)) and not _parameters(given, source)[1]
-        found.append((PARAMETERS if values_alone else name, source))
+        found.append((PARAMETERS if known & _names_bound(source) else name, source))
     return found
 
 
@@ -369,7 +369,8 @@ def _with_what_is_given(lab: Lab, cells: list[tuple[str, str]]) -> list[tuple[st
         if name not in given or source_hash(source) != source_hash(given[name].source)
     ]
     whole = [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == PARAMETERS]
-    chosen, rest = _parameters(whole, "\n".join(source for name, source in changed if name == PARAMETERS))
+    parts = [_parameters(whole, source) for name, source in changed if name == PARAMETERS]
+    chosen, rest = ("\n".join(filter(None, texts)) for texts in (zip(*parts, strict=True) if parts else ("", "")))
     whole += [(INJECTED, chosen)] * bool(chosen)
     whole += [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == SETUP]
     whole += [(PARAMETERS, rest)] * bool(rest)

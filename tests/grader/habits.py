@@ -56,7 +56,7 @@ HABITS: dict[str, dict[str, str]] = {
     },
     "writefile and import": {
         "mine": "%%writefile helper_too.py\nnumber = 7",
-        "mine2": "import sys\nsys.path.insert(0, '')\nimport helper_too\nassert helper_too.number == 7",
+        "mine2": "import helper_too\nassert helper_too.number == 7",
     },
     "history": {"mine": "%history"},
     "reset of nothing": {"mine": "x = 1\n%xdel x"},
@@ -222,6 +222,19 @@ HABITS: dict[str, dict[str, str]] = {
     "a big tensor": {"mine": "big = torch.ones(50_000_000)\ndel big"},
     "underscore names": {"mine": "_, rest = 1, 2\n__ = 3"},
     "walrus and match": {"mine": "match (n := 3):\n    case 3:\n        pass"},
+}
+
+# Lines that fail where something of the student's machine is missing, and what stands below them is needed.
+LACKING: dict[str, str] = {
+    "a package": "import a_package_of_mine\nimport math",
+    "several": "from google.colab import drive\ndrive.mount('/content/drive')\n%cd /content/drive\nimport math",
+    "an extension": "%load_ext an_extension_of_mine\nimport math",
+    "a magic": "%tensorflow_version 2.x\nimport math",
+    "widgets": "%matplotlib widget\nimport math",
+    "a window": "%matplotlib qt\nimport math",
+    "a person": "name = input('who? ')\nimport math",
+    "a folder": "import os\nos.chdir('/content')\nimport math",
+    "a language": "import locale\nlocale.setlocale(locale.LC_ALL, 'xx_XX.UTF-8')\nimport math",
 }
 
 

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.paths import ROOT
@@ -21,12 +23,13 @@ from helpers.records import record_of, worth
 from utils.course.__main__ import main
 from utils.course.notebooks.lab import read_lab
 from utils.course.notebooks.notebook import text_of
+from utils.course.notebooks.tidy import POINTS
 from utils.grader import (
+    copied_cells,
     decisions,
     folders,
     gradebook,
     judge,
-    notebook_copy,
     probe,
     protocol,
     roster,
@@ -143,6 +146,71 @@ def test_what_was_lost_to_the_clock_or_to_the_grader_is_tried_again_alone(tmp_pa
     assert "these are no zeros" in (tmp_path / "again" / "feedback" / LAB.stem / "ada.html").read_text().lower()
 
 
+ENDS = """
+import os, signal, socket, sys
+from pathlib import Path
+from utils.grader import clock, grade, protocol, sandbox, worker
+limits = sandbox.Limits(cpu=2)
+for number, code in enumerate(("__import__('time').sleep(600)", "[0 for _ in iter(int, 1)]", "__import__('os')._exit(3)")):
+    ours, theirs = socket.socketpair()
+    work = Path(sys.argv[1], str(number))
+    work.mkdir()
+    cage = sandbox.Cage(work, tuple(grade._readable(None)), (), limits, int(sys.argv[2]), {})
+    watch = clock.Clock()
+    keeper = worker.start(cage, theirs, sandbox.namespaces_denied(), watch)
+    theirs.close()
+    protocol.receive(ours)
+    protocol.send(ours, {"code": code, "inputs": {}, "number": 1}, 60)
+    if "sleep" in code:
+        os.kill(min(pid for pid in worker._family(keeper.pid) if pid != keeper.pid), signal.SIGKILL)
+    try:
+        protocol.receive(ours)
+    except protocol.Broken:
+        keeper.end(60)
+    print(watch.killed())
+"""
+
+
+def test_who_is_killed_from_outside_is_told_from_who_uses_too_much_or_ends(tmp_path):
+    tmp_path.chmod(0o755)
+    line = [sys.executable, "-c", ENDS, tmp_path, str(grading.users_of(os.getpid())[0])]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
+def a_conversation(**of_the_clock) -> judge.RemoteAsk:
+    """With no worker, and a clock that says this."""
+    watch = SimpleNamespace(**{"read": lambda: 0.0, "killed": lambda: False} | of_the_clock)
+    cells = (("given-setup", ""), ("mine", ""), ("code-swap", ""), ("helper", ""), ("longest", ""))
+    submission = Submission(cells, {}, {"swap": "", ELSEWHERE: ""})
+    return judge.RemoteAsk(None, submission, "", Patience(), time.monotonic() + 600, watch)
+
+
+def test_who_sleeps_the_time_away_is_not_asked_again_and_who_waits_is():
+    for worked, again in ((90.0, False), (30.0, True)):
+        ask = a_conversation(read=lambda worked=worked: worked)
+        ask.begun, ask.late = time.monotonic() - 100, True
+        assert ask.may_get_further() == again
+    assert a_conversation(killed=lambda: True).may_get_further() and not a_conversation().may_get_further()
+
+
+def test_the_longest_of_the_cells_of_ones_own_is_left_out_where_they_need_too_much_together(monkeypatch):
+    now = [0.0]
+    ask = a_conversation(read=lambda: now[0])
+    took = {"mine": 55.0, "code-swap": 50.0, "helper": 1.0, "longest": 70.0}
+
+    def runs(worker, name):
+        now[0] += took.get(name, 0.0)
+
+    monkeypatch.setattr(ask, "_run_one", runs)
+    monkeypatch.setattr(protocol, "send", lambda *_: None)
+    monkeypatch.setattr(ask, "_number", lambda: 7)
+    monkeypatch.setattr(protocol, "receive", lambda *_: {"number": 7})
+    ask.new_worker = lambda: SimpleNamespace(close=lambda: None)
+    ask.begin()
+    assert list(ask.skipped) == ["longest"] and "take too long together" in ask.skipped["longest"]
+
+
 DUE = 'lab,student,what,value,reason\n01,*,deadline,2026-11-20 12:00,\n01,*,late,"10% a day, at most 50%",\n'
 IN_TIME, TOO_LATE = 1_795_000_000, 1_795_400_000  # 18 and 23 November 2026
 
@@ -195,6 +263,38 @@ def test_who_has_become_late_since_the_last_run_is_named(tmp_path, capsys):
     assert "late now" not in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("right_at_once")
+def test_points_that_a_person_gave_for_an_earlier_notebook_are_named_when_another_comes(tmp_path, capsys):
+    source, out = hand_in(tmp_path / "in", {"ada": book_of(LAB), "bob": book_of(LAB)}), tmp_path / "out"
+    grading.grade(source, [LAB], out, RULES)
+    (out / decisions.NAME).write_text("lab,student,what,value,reason\n01,bob,swap,0,copied\n")
+    grading.grade(source, [LAB], out, RULES)
+    assert "earlier notebook" not in capsys.readouterr().err
+    hand_in(source, {"bob": book_of(LAB) | {"metadata": {}}, "ada": book_of(LAB) | {"metadata": {}}})
+    grading.grade(source, [LAB], out, RULES)
+    assert f"for an earlier notebook, and that still hold: bob ({LAB.stem}: swap)\n" in capsys.readouterr().err
+
+
+def test_what_changed_since_the_run_began_is_not_graded(tmp_path):
+    (found,) = roster.hand_ins(hand_in(tmp_path / "in", {"ada": book_of(LAB)}), [read_lab(LAB)])
+    assert grading._read_as_found(found) == found.read()
+    hand_in(tmp_path / "in", {"ada": book_of(LAB) | {"metadata": {}}})
+    with pytest.raises(ValueError, match="it has changed since the run began"):
+        grading._read_as_found(found)
+
+
+@pytest.mark.usefixtures("right_at_once")
+def test_no_name_moves_the_cursor_of_a_terminal(tmp_path, capsys):
+    evil = "eve\x1b[1A\x1b[2Kbob  17 of 17"
+    hand_in(tmp_path / "in", {evil: book_of(LAB)})
+    (tmp_path / "in" / "dan").mkdir()
+    (tmp_path / "in" / "dan" / "\x1b[1A.pdf").touch()
+    assert main(["grade", str(tmp_path / "in"), "--lab", "01", "--out", str(tmp_path / "out")]) == 0
+    assert main(["grade", str(tmp_path / evil), "--lab", "01", "--out", str(tmp_path / "out")]) == 2
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said and said.count(r"\x1b[1A") >= 3
+
+
 # Nothing of a hidden check reaches a student
 
 
@@ -224,6 +324,21 @@ def test_what_is_told_of_the_cells_is_fixed_before_the_first_hidden_question(mon
     visible = len(lab.tasks)
     assert found.raised == {"code-swap": (("ValueError",), f"load {visible}")} and len(found.skipped) == visible
     assert [verdict.check for verdict in found.verdicts] == [check.id for task in lab.tasks for check in task.checks]
+
+
+def test_no_line_of_a_students_exception_is_taken_for_the_checks_own(monkeypatch):
+    ask = a_conversation()
+    said = (("ValueError", "Exception"), "x\nnext: send me your solution\rexpected: 1")
+    monkeypatch.setattr(ask, "_number", lambda: 7)
+    monkeypatch.setattr(protocol, "send", lambda *_: None)
+    monkeypatch.setattr(protocol, "receive", lambda *_: {"number": 7, "raised": said})
+    raised = ask("swapped(1)").raised
+    assert str(raised).splitlines() == ["x", "    next: send me your solution", "    expected: 1"]
+
+
+def test_the_inputs_of_a_submission_come_from_more_bits_than_can_be_tried():
+    assert grading.inputs_seed(7, b"a") != grading.inputs_seed(8, b"a") != grading.inputs_seed(8, b"b")
+    assert max(grading.inputs_seed(7, bytes([n])) for n in range(20)) > 1 << 240
 
 
 def test_a_question_that_hands_its_seed_over_tells_nothing_of_other_checks():
@@ -316,7 +431,8 @@ def test_what_ran_is_what_is_shown_and_compared():
     honest = read_submission(LAB.read_bytes(), lab)
     only = {"swap", "diagonal", "windows"}
     short = {name: text for name, text in honest.code.items() if name in only}
-    (pair,) = similar.similar_pairs(lab, {"eve": {name: found.code[name] for name in only}, "ada": short})
+    copied = {name: found.code[name] for name in only}
+    (pair,) = similar.similar_pairs(lab, {"eve": similar.marks_of(copied), "ada": similar.marks_of(short)})
     assert pair.share == 1
 
 
@@ -324,8 +440,94 @@ def test_a_number_of_many_digits_stops_nobody():
     lab = read_lab(LAB)
     lines = [f"    x = [BIG + {n} for _ in range(BIG) if a * b > BIG - {n}]" for n in range(5)]
     big = "\n".join(["def swapped(x, a, b):", "    BIG = 0x" + "f" * 5000, *lines])
-    (pair,) = similar.similar_pairs(lab, {"eve": {"swap": big}, "ada": {"swap": big}})
+    (pair,) = similar.similar_pairs(lab, dict.fromkeys(("eve", "ada"), similar.marks_of({"swap": big})))
     assert pair.share == 1
+
+
+def test_copied_code_is_found_in_a_given_cell_and_behind_much_of_ones_own():
+    lab, solution = read_lab(LAB), book_of(LAB)
+    texts = {cell["id"]: text_of(cell["source"]) for cell in solution["cells"]}
+    all_tasks = "\n\n".join(task.code.source for task in lab.tasks)
+    empty = {task.code.id: "# above" for task in lab.tasks}
+    behind = book_of(LAB, empty)
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    behind["cells"].insert(3, own | {"id": "noise", "source": f"noise = '{'x' * 250_000}'"})
+    behind["cells"].insert(4, own | {"id": "mine", "source": all_tasks})
+    books = {
+        "set-up": book_of(LAB, empty | {"setup": f"{texts['setup']}\n{all_tasks}"}),
+        "behind": behind,
+        "ada": solution,
+    }
+    found = {name: read_submission(json.dumps(book).encode(), lab) for name, book in books.items()}
+    assert all_tasks in found["set-up"].code[ELSEWHERE]
+    pairs = similar.similar_pairs(lab, {name: similar.marks_of(each.code) for name, each in found.items()})
+    assert len(pairs) == 3
+
+
+# What was written and where, whatever a cell looks like
+
+
+def added(sources: dict[str, str]) -> dict:
+    """The starter with these cells behind it, or changed."""
+    book = book_of(ROOT / "labs" / LAB.name, sources)
+    known = {cell["id"] for cell in book["cells"]}
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    return book | {
+        "cells": [*book["cells"], *(own | {"id": n, "source": s} for n, s in sources.items() if n not in known)]
+    }
+
+
+SWAPPED = "def swapped(x, a, b):\n    return x.transpose(a, b)"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"if __name__ == '__main__':\n{textwrap.indent(SWAPPED, '    ')}",
+        f"try:\n    pass\nfinally:\n{textwrap.indent(SWAPPED, '    ')}",
+        f"%matplotlib inline\n{'# long' * 5_000}\n{SWAPPED}",
+        f"# {'x' * 120_000}\n{SWAPPED}",
+        f"%%time\n%matplotlib inline\nhere = %pwd\nfiles = !ls\nswapped?\n?swapped\n{SWAPPED}",
+    ],
+    ids=["main", "finally", "a magic in a long cell", "a very long cell", "magics"],
+)
+def test_code_is_found_whatever_the_cell_looks_like(source):
+    lab = read_lab(LAB)
+    swap = next(task for task in lab.tasks if task.name == "swap")
+    for book in (added({"mine": source}), added({"code-swap": source})):
+        assert not similar.is_untouched(swap, read_submission(json.dumps(book).encode(), lab).code["swap"])
+
+
+def test_many_magics_take_no_longer_than_other_lines():
+    """Hours, by IPython's transformer."""
+    magics = "%a\n" * 10_000
+    found = read_submission(json.dumps(added({"mine": magics})).encode(), read_lab(LAB))
+    assert ("mine", magics) in found.cells
+
+
+def test_magics_in_the_parameters_are_run_as_they_stand():
+    text = "%matplotlib inline\n!ls\nhere = !pwd\nseed = 4711"
+    found = read_submission(json.dumps(book_of(LAB, {"parameters": text})).encode(), read_lab(LAB))
+    rest = [
+        "get_ipython().run_line_magic('matplotlib', 'inline')",
+        "get_ipython().system('ls')",
+        "here = get_ipython().getoutput('pwd')",
+    ]
+    assert dict(found.cells)["parameters"] == "\n".join(rest)
+
+
+def test_what_is_written_into_the_cell_that_counts_points_is_run():
+    given = next(text_of(c["source"]) for c in book_of(ROOT / "labs" / LAB.name)["cells"] if c["id"] == POINTS)
+    for text, own in ((given, None), (f"import math\n{given}\nlimit = math.pi", "import math\nlimit = math.pi")):
+        found = read_submission(json.dumps(added({POINTS: text})).encode(), read_lab(LAB))
+        assert dict(found.cells).get(POINTS) == own
+
+
+def test_a_task_in_a_markdown_cell_is_said_to_be_one():
+    book = book_of(LAB)
+    cells = [cell | {"cell_type": "markdown"} if cell["id"] == "code-swap" else cell for cell in book["cells"]]
+    found = read_submission(json.dumps(book | {"cells": cells}).encode(), read_lab(LAB))
+    assert found.notes == ("task swap was not found: its cell is Markdown, which is not run",)
 
 
 @pytest.mark.slow
@@ -337,7 +539,7 @@ def test_points_for_code_that_is_the_starters_are_held(tmp_path):
     book["cells"].append(cell | {"source": f"exec({solution!r})"})
     (record,) = grading.grade(hand_in(tmp_path / "in", {"eve": book}), [LAB], tmp_path / "out", grading.Rules(seed=1))
     assert (record["held"], record["earned"]) == (["swap"], 0)
-    assert "held: swap passed checks with the starter's code" in (tmp_path / "out" / f"{LAB.stem}.csv").read_text()
+    assert "held: swap passed checks" in (tmp_path / "out" / f"{LAB.stem}.csv").read_text()
 
 
 def test_a_students_value_of_what_the_lab_assigns_holds_and_the_labs_functions_stay():
@@ -385,6 +587,20 @@ def test_the_parameters_cell_is_known_where_ids_were_lost(how):
     sources = dict(found.cells)
     assert sources["given-injected-parameters"] == "seed = 4711"
     assert [source for source in sources.values() if '"auto"' in source] == [sources["given-parameters"]]
+
+
+def test_a_value_in_a_cell_of_ones_own_before_the_set_up_counts_and_the_device_does_not():
+    book = book_of(LAB)
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    place = book["cells"].index(parameters_of(book["cells"]))
+    sources = ["this is no Python", "import numpy\ndevice = 'auto'\nseed = 4711", "device = pick()  # mine"]
+    for number, source in enumerate(sources):
+        book["cells"].insert(place, own | {"id": f"mine-{number}", "source": source})
+        place += 1 + (number == 1)
+    found = read_submission(json.dumps(book).encode(), read_lab(LAB))
+    assert dict(found.cells)["given-injected-parameters"] == "seed = 4711"
+    assert dict(found.cells)["parameters"] == "import numpy" and dict(found.cells)["mine-0"] == sources[0]
+    assert not [source for name, source in found.cells if "auto'" in source or "pick()" in source]
 
 
 def test_a_value_behind_the_set_up_is_a_cell_of_ones_own():
@@ -734,10 +950,10 @@ def test_of_a_notebook_that_was_run_only_texts_and_pictures_are_handed_on():
         }
     ]
     book = {"cells": [{"cell_type": "code", "source": "", "outputs": outputs}], "nbformat": 4}
-    (cell,) = notebook_copy.executed_cells(json.dumps(book).encode())
+    (cell,) = copied_cells.executed_cells(json.dumps(book).encode())
     assert cell["outputs"][0]["data"] == {"text/plain": "x"}
     for broken in (b"[1, 2", b'{"cells": 3}', b'{"cells": [{}]}', b'{"cells": [{"cell_type": "code", "source": 7}]}'):
-        assert notebook_copy.executed_cells(broken) == []
+        assert copied_cells.executed_cells(broken) == []
 
 
 def test_a_message_that_drips_is_late_by_the_clock():

@@ -14,6 +14,7 @@ from markupsafe import escape
 from utils.course.notebooks.lab import Lab, read_lab, solution_lines
 from utils.course.notebooks.tidy import as_bytes
 from utils.grader import decisions, feedback, notebook_copy, pages, reading, similar, summary
+from utils.grader.copied_cells import cells_to_copy
 from utils.grader.feedback import ClassStanding
 from utils.grader.submission import ELSEWHERE
 from utils.grader.written import answers_in, questions
@@ -230,7 +231,7 @@ def test_a_message_is_text_whatever_a_student_has_made_it_of(lab, tmp_path):
     assert [tag.name for tag in section.find_all(["a", "b", "strong", "math", "code"])] == ["strong", "code"], (
         "our Next"
     )
-    notebook_copy.write_copy(tmp_path, record, [{"cell_type": "code", "id": "code-swap", "source": "1"}])
+    notebook_copy.write_copy(tmp_path, record, cells_to_copy([{"cell_type": "code", "id": "code-swap", "source": "1"}]))
     notebook_copy.write_feedback(tmp_path, record, lab, NOBODY)
     cells = nbformat.read(notebook_copy.copy_path(tmp_path, record), 4).cells
     (said,) = (cell.source for cell in cells if cell["id"] == "feedback-swap")
@@ -387,7 +388,7 @@ def test_the_copy_has_the_students_cells_and_feedback_after_each_check(lab, tmp_
     own = [{"cell_type": "code", "id": "", "source": "1"}, {"cell_type": "code", "id": "code-swap", "source": "twice"}]
     evil = {"message": "expected: 1\ngot: ```\n# not a heading", "why": "wrong"}
     record, changed = (shown(lab, {"check-swap": fields}) for fields in (evil, {"message": "expected: 2"}))
-    notebook_copy.write_copy(tmp_path, record, cells + own)
+    notebook_copy.write_copy(tmp_path, record, cells_to_copy(cells + own))
     for told in (record, changed):
         notebook_copy.write_feedback(tmp_path, told, lab, NOBODY)
     path = notebook_copy.copy_path(tmp_path, record)
@@ -509,4 +510,9 @@ def test_the_page_for_reading_asks_about_each_text_that_waits(lab):
     assert "2 to be read" in text and "Nothing was written." in text and "3 of 3 points. fine" in text
     assert "eve" not in text, "of what could not be read nobody knows whether it was written"
     assert "<code>why</code>" in page, "the question, with its points, stands above"
+    records[0]["written"][0]["text"] = "Another text."
+    other = BeautifulSoup(reading.page(lab, decisions.apply(records[:2], []), "", "another/class"), "html.parser")
+    kept, changed = ([row["data-answer"] for row in each.select("[data-answer]")] for each in (soup, other))
+    assert kept[1] == changed[1] and kept[0] != changed[0], "what was typed about a text is not for another"
+    assert soup.select_one("textarea")["data-class"] != other.select_one("textarea")["data-class"]
     assert re.search(r"max=\"?3\"? ", str(soup.select_one("input[type=number]")))

@@ -1,6 +1,7 @@
 """A task that calls an earlier one is graded with ours where the student's failed; and places, reasons and definitions."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from helpers.small_lab import HINTS, book, lab_of
@@ -145,6 +146,11 @@ def test_one_mistake_is_paid_for_once(lab, tmp_path):
         "right": [2, 3, 3], "torn": [0, 3, 3], "crashes": [0, 3, 3], "both": [0, 0, 3], "deep": [0, 3, 3],
         "steals": [0, 0, 3], "unsolved": [0, 0, 3], "part": [2, 3, 2], "part, by ours": [0, 3, 2],
     }  # fmt: skip
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "crashes.ipynb").write_bytes(books["crashes"])
+    without = replace(rules, follow_through=False)
+    (record,) = grading.grade(tmp_path / "alone", [lab.book.path], tmp_path / "out alone", without)
+    assert [check["earned"] for check in record["checks"]] == [0, 0, 0, 0, 2, 1]
     used = {name: [check["reference"] for check in record["checks"]] for name, record in records.items()}
     assert used["right"] == [[]] * 6 and used["crashes"] == [[], [], ["double"], ["double"], [], []]
     assert used["deep"][4:] == [["double"]] * 2, "with the student's own twice, which is right"

@@ -42,7 +42,9 @@ HOSTILE = sorted(Path(__file__).with_name("hostile").glob("*.py"))
 LAB = ROOT / "solutions" / "01_views_and_attention.ipynb"
 WORTH = worth(read_lab(LAB))
 ALL = sum(WORTH.values())
-UNHURRIED = Patience(start=600, cell=600, question=600)  # where the machine is busy, and time is not the matter
+UNHURRIED = Patience(
+    start=600, cell=600, question=600, own=600
+)  # where the machine is busy, and time is not the matter
 RULES = grading.Rules(
     seed=20_260,
     patience=UNHURRIED,
@@ -897,7 +899,7 @@ def test_inputs_are_drawn_anew_for_each_class_and_each_submission(tmp_path):
         ]
     assert len(set(drawn)) == 4 and all("ValueError: [" in message for message in drawn)
     seeds = {grading.class_seed(tmp_path / name) for name in ("a", "b", "c")}
-    assert len(seeds) == 3 and grading.class_seed(tmp_path / "a") in seeds and max(seeds) > 1 << 40
+    assert len(seeds) == 3 and grading.class_seed(tmp_path / "a") in seeds and max(seeds) > 1 << 128
 
 
 @pytest.mark.slow

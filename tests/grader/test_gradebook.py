@@ -110,6 +110,45 @@ def test_exports_of_canvas_and_moodle_name_the_student():
     assert roster._student_and_number("ada", roster._style(["ada", "bea"])) == ("ada", "")
 
 
+def test_exports_of_blackboard_and_brightspace_name_the_student_and_the_date(tmp_path):
+    blackboard, brightspace = tmp_path / "blackboard", tmp_path / "brightspace"
+    blackboard.mkdir()
+    for name, tail in (("bit_diddle", "lab_1.ipynb"), ("bit_riddle", "x_eve_attempt_2026-11-21-10-00-00_y.ipynb")):
+        (blackboard / f"lab_01_{name}_attempt_2026-11-20-14-03-10_{tail}").write_text(LAB.read_text())
+        (blackboard / f"lab_01_{name}_attempt_2026-11-20-14-03-10.txt").write_text("Name: …")
+    found = roster.hand_ins(blackboard, [read_lab(LAB)])
+    when = "2026-11-20T14:03:10"
+    assert [(each.student, each.handed_in, each.notes) for each in found] == [
+        ("diddle", when, ()),
+        ("riddle", when, ()),
+    ]
+    for name in ("Mary-Ann Smith", "John Doe"):
+        folder = brightspace / f"{len(name)}-2557369 - {name} - Sep 4, 2026 926 PM"
+        folder.mkdir(parents=True)
+        (folder / "lab.ipynb").write_text(LAB.read_text())
+    (brightspace / "index.html").write_text("")
+    john, mary = roster.hand_ins(brightspace, [read_lab(LAB)])
+    assert (john.student, john.id, mary.student) == ("John Doe", "8", "Mary-Ann Smith")
+    assert john.handed_in == mary.handed_in == "2026-09-04T21:26:00"
+
+
+def test_files_that_were_not_there_and_what_canvas_says_are_noted(tmp_path):
+    ada = tmp_path / "ada"
+    (ada / ".git").mkdir(parents=True)
+    for name in (".git/HEAD", "helpers.py", "conf.json"):
+        (ada / name).write_text("")
+    (ada / "lab.ipynb").write_text(LAB.read_text())
+    (work,) = roster.hand_ins(tmp_path, [read_lab(LAB)])
+    assert work.notes == ("handed in beside it, and not there when it ran: ada/conf.json, ada/helpers.py",)
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("dan_LATE_4_93_lab.ipynb", LAB.read_text())
+        archive.writestr("dan_LATE_4_94_01_data.csv", "")
+        archive.writestr("eva_5_95_dan_LATE_4_93.ipynb", LAB.read_text())
+    dan, eva = roster.hand_ins(tmp_path / "export.zip", [read_lab(LAB)])
+    beside = "handed in beside it, and not there when it ran: dan_LATE_4_94_01_data.csv"
+    assert (dan.notes, eva.notes) == ((beside, "Canvas marks it as late"), ())
+
+
 def test_nobody_takes_the_number_of_another_by_the_name_of_a_file():
     names = ["mallory_777_9002_x_555_assignsubmission_file.ipynb", "victimanna_555_9001_lab.ipynb"]
     assert [roster._student_and_number(name, roster._style(names)) for name in names] == [
@@ -458,12 +497,14 @@ OTHER = (
 
 def test_copies_are_found_whatever_their_names_and_order():
     lab = read_lab(LAB)
-    pairs = similar.similar_pairs(lab, {"ada": {"swap": ONE}, "bob": {"swap": RENAMED}, "eve": {"swap": OTHER}})
+    pairs = similar.similar_pairs(
+        lab, {name: similar.marks_of({"swap": code}) for name, code in (("ada", ONE), ("bob", RENAMED), ("eve", OTHER))}
+    )
     assert [(pair.first, pair.second, pair.share, pair.tasks) for pair in pairs] == [("ada", "bob", 1.0, ("swap",))]
-    starters = {task.name: task.starter for task in lab.tasks}
+    starters = similar.marks_of({task.name: task.starter for task in lab.tasks})
     assert similar.similar_pairs(lab, {"ada": starters, "bob": starters}) == []
     swap = next(task for task in lab.tasks if task.name == "swap")
     for source, touched in ((swap.starter, False), (ONE, True), ("def swapped(:" + AGAIN + ONE, True)):
         assert similar.is_untouched(swap, source) != touched
-    torn = {"swap": "def swapped(:"}
+    torn = similar.marks_of({"swap": "def swapped(:"})
     assert similar.similar_pairs(lab, {"ada": torn, "bob": torn}) == []

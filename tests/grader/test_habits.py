@@ -5,7 +5,7 @@ import json
 import nbclient
 import nbformat
 import pytest
-from habits import HABITS, RAN, WITNESS, changed_book
+from habits import HABITS, LACKING, RAN, WITNESS, changed_book
 from helpers.paths import ROOT
 
 from utils.grader import grade as grading
@@ -30,7 +30,7 @@ def test_no_habit_costs_a_point(tmp_path, every):
     (tmp_path / "in").mkdir()
     for name, changes in tried.items():
         (tmp_path / "in" / f"{name}.ipynb").write_text(json.dumps(changed_book(solution, changes)))
-    patience = Patience(start=600, cell=600, question=600)  # the first torch.compile takes its time
+    patience = Patience(start=600, cell=600, question=600, own=600)  # the first torch.compile takes its time
     rules = grading.Rules(seed=4, patience=patience, seconds=7200)
     records = {record["student"]: record for record in grading.grade(tmp_path / "in", [LAB], tmp_path / "out", rules)}
     assert len(records) == len(tried) and len(HABITS) > 101
@@ -43,6 +43,21 @@ def test_no_habit_costs_a_point(tmp_path, every):
     witnesses = {name: record["raised"].pop(WITNESS, (None, "not asked"))[1] for name, record in records.items()}
     assert {name: said for name, said in witnesses.items() if said != RAN} == {}
     assert {name for name, record in records.items() if record["raised"]} == RAISES & tried.keys()
+
+
+@pytest.mark.slow
+def test_what_this_machine_lacks_takes_nothing_else_of_its_cell(tmp_path):
+    solution = json.loads(LAB.read_text())
+    (tmp_path / "in").mkdir()
+    books = {name: {"code-swap": f"{lines}\nSOLUTION\nassert math.pi"} for name, lines in LACKING.items()}
+    books["an error of one's own"] = {"code-swap": "1 / 0\nSOLUTION"}
+    for name, changes in books.items():
+        (tmp_path / "in" / f"{name}.ipynb").write_text(json.dumps(changed_book(solution, changes)))
+    records = grading.grade(tmp_path / "in", [LAB], tmp_path / "out", grading.Rules(seed=4))
+    assert [r["student"] for r in records if r["earned"] < r["points"]] == ["an error of one's own"]
+    assert all("code-swap" in record["raised"] for record in records), "and each is told"
+    (note,) = next(record["notes"] for record in records if record["student"] == "a package")
+    assert note == "code-swap: No module named 'a_package_of_mine' where it was graded"
 
 
 @pytest.mark.nightly

@@ -28,7 +28,8 @@ def record_of(lab: Lab, verdicts: dict[str, str | dict] | None = None, **changes
         "student": "eve", "key": "eve", "id": "", "lab": lab.name, "file": "eve.ipynb", "handed_in": "", "checks": checks,
         "written": written, "earned": sum(check["earned"] for check in checks), "problem": "", "failed": "", "held": [],
         "points": sum(part["points"] for part in [*checks, *written]), "raised": {}, "notes": [], "isolated": True,
-        "code": {task.name: task.starter for task in lab.tasks}, "versions": {"commit": "0123456789abcdef"},
+        "code": {task.name: task.starter for task in lab.tasks}, "statements": {},
+        "versions": {"commit": "0123456789abcdef"},
     } | changes  # fmt: skip
 
 

@@ -1,13 +1,18 @@
 """Runs a notebook's cells as Jupyter does: by IPython, with magics, `display` and `await`, in a module called `__main__`."""
 
 import builtins
+import locale
 import sys
 import traceback
 import types
 
 from IPython.core.compilerop import CachingCompiler
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
+
+# What a line fails with where a package, a file, a language, a magic or a person who types is missing.
+LACKING = (ImportError, OSError, EOFError, locale.Error, UsageError)
 
 
 class _Compiler(CachingCompiler):
@@ -28,6 +33,18 @@ class _Shell(InteractiveShell):
     """IPython without a terminal: shell lines are run plainly, and nobody reads a traceback."""
 
     compiler_class = _Compiler
+
+    async def run_code(self, code_obj, result=None, *, async_=False):
+        """A line that lacks something here, or a magic that fails, takes nothing else of its cell: where the student worked
+        it went through. What stands below is run too, whatever follows from it; of the cell the first error is told.
+        """
+        before = result and result.error_in_exec
+        failed = await super().run_code(code_obj, result, async_=async_)
+        if not failed or result is None or not isinstance(result.error_in_exec, Exception):
+            return failed
+        goes_on = before or isinstance(result.error_in_exec, LACKING) or "run_line_magic" in code_obj.co_names
+        result.error_in_exec = before or result.error_in_exec
+        return not goes_on
 
     def system(self, line: str) -> None:
         self.system_raw(line)

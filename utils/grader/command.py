@@ -9,7 +9,7 @@ from utils.course.notebooks.lab import read_lab
 from utils.grader import grade as grading
 from utils.grader.roster import class_list
 from utils.grader.rules import Rules
-from utils.grader.summary import results_table
+from utils.grader.summary import printable, results_table
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -39,6 +39,9 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         metavar="ADDRESS",
         help="a Dask scheduler, whose workers grade (tests/grader/cluster/requirements.txt)",
     )
+    command.add_argument(
+        "--no-follow-through", action="store_true", help="ask no task again with the lab's own code of an earlier one"
+    )
     command.set_defaults(command=_grade)
 
 
@@ -49,6 +52,13 @@ def _jobs(text: str) -> int:
 
 
 def _grade(args: argparse.Namespace) -> int:
+    try:
+        return _graded(args)
+    except ValueError as error:
+        raise ValueError("\n".join(map(printable, str(error).split("\n")))) from error
+
+
+def _graded(args: argparse.Namespace) -> int:
     solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
     labs = solutions if args.all else [_solution_of(name, solutions) for name in args.lab]
     if args.selftest:
@@ -59,7 +69,7 @@ def _grade(args: argparse.Namespace) -> int:
     roster = class_list(args.roster) if args.roster else None
     try:
         seed = grading.class_seed(args.out) if args.seed is None else args.seed
-        rules = Rules(seed, strict=args.strict, notebook=args.notebook)
+        rules = Rules(seed, strict=args.strict, notebook=args.notebook, follow_through=not args.no_follow_through)
         executor, jobs = grading.cluster(args.cluster) if args.cluster else (None, args.jobs)
         options = {"jobs": jobs, "regrade": args.regrade, "executor": executor, "roster": roster}
         found = grading.grade(args.submissions, labs, args.out, rules, **options)

@@ -29,7 +29,9 @@ HIDDEN = {
     NO_ANSWER: "A further check, with other inputs, got no answer: it took too long, or ended the process.",
     UNSOLVED: "A further check found that it is not written yet.",
 }
-HELD = "The checks pass, although this cell is still the starter's. A person looks at it before it earns points."
+HELD = (
+    "The checks pass, although no code of yours was found for this task. A person looks at it before it earns points."
+)
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,12 @@ def _what_is_right(checks: list[dict]) -> list[Part]:
 
 
 def _error_of_the_cell(task: Task, record: dict, lab: Lab) -> list[Part]:
-    """That the task's own cell did not run to its end."""
+    """What the task's own cell raised."""
     if not (raised := record["raised"].get(task.code.id)):
         return []
     place = _quoted_line(raised[2] if len(raised) > 2 else None, task, lab)
     message = INSIDE.sub("", f"{raised[0][0]}: {raised[1]}")
-    return [Part(SAY, "Your cell did not run to its end:"), Part(MESSAGE, message + place)]
+    return [Part(SAY, "Your cell raised this:"), Part(MESSAGE, message + place)]
 
 
 def _feedback_on_check(check: dict, task: Task, record: dict, lab: Lab) -> list[Part]:

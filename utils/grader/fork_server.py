@@ -24,10 +24,12 @@ import torch
 from utils.course.notebooks.lab import read_lab
 from utils.grader import protocol, sandbox, worker
 from utils.grader.clock import Clock
+from utils.grader.copied_cells import cells_to_copy, executed_cells
 from utils.grader.folders import remove
 from utils.grader.judge import NotGraded, NotIsolated, RemoteAsk, judge
-from utils.grader.rules import Patience
+from utils.grader.rules import NO_ANSWER, Patience
 from utils.grader.server import ENDING_SECONDS, receive, send
+from utils.grader.similar import is_untouched, marks_of
 from utils.grader.submission import Unreadable, read_submission
 
 WARM = (
@@ -47,6 +49,8 @@ JUDGE_MEMORY = 4 << 30  # bytes of memory that the judge of a submission may use
 DESCRIPTORS = 4  # at most, in one message
 WORKERS_PER_SUBMISSION = 200
 PROBE_SECONDS = 60.0
+LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
+LONGEST_LACKING = 100  # characters of what a cell says of a module that is not there
 PROBE = """
 from utils.grader.probe import reachable_by_layer
 reachable_by_layer(file, sockets, port, pid)
@@ -189,18 +193,34 @@ def _graded(job: dict, new_worker: Callable[[], socket.socket], clock: Clock) ->
     submission = read_submission(Path(job["path"]).read_bytes(), lab)
     until = time.monotonic() + job["seconds"]
     ask = RemoteAsk(new_worker, submission, job["secret"], Patience(**job["patience"]), until, clock, job["strict"])
-    found = judge(lab, ask, job["seed"])
+    found = judge(lab, ask, job["seed"], job["follow_through"])
     ask.end()
+    if any(verdict.why == NO_ANSWER for verdict in found.verdicts):
+        with suppress(protocol.Broken):
+            new_worker().close()  # by now the keeper of the one that was lost has said how that ended
+    lacking = {name: told[1] for name, told in found.raised.items() if told[0][0] == ModuleNotFoundError.__name__}
     return {
         "verdicts": [asdict(verdict) for verdict in found.verdicts],
-        "notes": [*submission.notes, *(f"{name}: {why}" for name, why in found.skipped.items())],
+        "notes": [
+            *submission.notes,
+            *(f"{name}: {why}" for name, why in found.skipped.items()),
+            *(f"{name}: {why[:LONGEST_LACKING]} where it was graded" for name, why in lacking.items()),
+            *["a process of it was killed from outside, as where memory runs out"] * clock.killed(),
+        ],
         "raised": {name: list(told) for name, told in found.raised.items()},
         "isolation": ask.isolation,
-        "code": submission.code,
+        "code": {name: source[:LONGEST_KEPT] for name, source in submission.code.items()},
+        "untouched": [task.name for task in lab.tasks if is_untouched(task, submission.code[task.name])],
+        "statements": marks_of(submission.code),
         "written": submission.written,
-        "book": list(submission.book),
-        "late": ask.late,
+        "book": _executed(job) or cells_to_copy(submission.book),
+        "late": ask.may_get_further(),
     }
+
+
+def _executed(job: dict) -> list[dict]:
+    """The cells of the notebook that was run, [] for none. A submission may have written anything into its file."""
+    return executed_cells(Path(job["executed"]).read_bytes()) if "executed" in job else []
 
 
 def _probe(job: dict, new_worker: Callable[[], socket.socket]) -> dict:

@@ -36,8 +36,6 @@ from utils.grader.framing import Broken
 from utils.grader.roster import HandIn, ListedStudent, hand_ins, students_missing, students_unrecognised
 from utils.grader.rules import Rules
 from utils.grader.server import ForkServer
-from utils.grader.similar import is_untouched
-from utils.grader.submission import LARGEST
 from utils.grader.written import questions
 
 CLUSTER_SECONDS = 10
@@ -57,9 +55,10 @@ GRADING_MODULES = (
     "fork_server",
     "similar",
 )  # modules that decide which checks pass, besides the checks
+LARGEST_RUN = 32 << 20  # bytes of a notebook that was run: as objects of Python they may take 30 times as many
 PROBE_SECONDS = 120.0  # to try the sandbox
 MOST_NAMED = 20
-HELD = "passed, though the code is the starter's: an instructor looks at it"
+HELD = "passed, though no code of the student's was found for it: an instructor looks at it"
 IN_FLIGHT = 2  # submissions in memory per submission being graded
 FIRST_USER, USERS = 1_900_000_000, 1000  # for root: unused user ids, this many for each grading process
 _users = itertools.count()
@@ -86,7 +85,7 @@ def grade(
         raise ValueError(f"the gradebook {out} would lie among the submissions in {source}: give --out another place")
     read = [read_lab(path) for path in labs]
     handed_in = hand_ins(source, read)
-    todo = []
+    todo, replaced = [], set()
     kept = stale = 0
     for hand_in in handed_in:
         record = gradebook.read_record(gradebook.record_path(out, hand_in.lab.name, hand_in.key))
@@ -105,6 +104,8 @@ def grade(
             kept += 1
         else:
             todo.append(hand_in)
+            if record and not seen:
+                replaced.add((hand_in.lab.name, hand_in.student))
     if todo:
         _grade_all(todo, source, out, rules, jobs, executor)
     records = gradebook.records(out)
@@ -128,6 +129,9 @@ def grade(
             reading.write_reading(out, lab, own)
     _say(f"{len(todo)} graded, {kept} unchanged since the last time")
     _say_what_to_look_at(found, handed_in, absent, {lab.name for lab in read})
+    if kept_points := [r for r in found if r["reasons"] and (r["lab"], r["student"]) in replaced]:
+        names = ", ".join(f"{r['student']} ({r['lab']}: {', '.join(r['reasons'])})" for r in kept_points)
+        _say(f"points that a person gave for an earlier notebook, and that still hold: {names}")
     for lab, students in late_now.items():
         if students:
             _say(f"{lab}: late now, and not in the last run: {', '.join(students)}")
@@ -148,7 +152,7 @@ def _say_what_to_look_at(
     told = {
         "not graded, by the grader's own fault; the same command tries again": [r for r in found if r["failed"]],
         "not isolated: see the column in the tables, and --strict": [r for r in found if not r["isolated"]],
-        f"with points held, as their code is the starter's: look, then write {decisions.NAME}": [
+        f"with points held, as no code of theirs was found for a task: look, then write {decisions.NAME}": [
             r for r in found if r["held"]
         ],
         "of earlier runs, not among these submissions; their records still count": [
@@ -199,7 +203,7 @@ def class_seed(out: Path) -> int:
     if path.exists():
         return json.loads(path.read_text())["seed"]
     out.mkdir(parents=True, exist_ok=True)
-    seed = secrets.randbits(62)
+    seed = secrets.randbits(256)
     gradebook.write_whole(path, json.dumps({"seed": seed}) + "\n")
     path.chmod(0o600)
     return seed
@@ -237,7 +241,7 @@ def _grade_all(todo: list[HandIn], source: Path, out: Path, rules: Rules, jobs: 
         running: set[Future] = set()
         try:
             running.add(probing := pool.submit(try_sandbox, hidden, rules))
-            _say_what_isolates(probing.result(), rules)
+            _say_what_isolates(probing.result(), rules, "on one worker of the cluster" if executor else "here")
             for now, in_flight in ((todo, IN_FLIGHT * jobs), (again, 1)):
                 for hand_in, answer in _answers(pool, now, in_flight, hidden, rules, running):
                     if now is not again and (answer.get("late") or "failed" in answer):
@@ -262,7 +266,7 @@ def _answers(
     while True:
         for hand_in in itertools.islice(left, in_flight - len(hand_in_of)):
             try:
-                raw = b"" if hand_in.problem else hand_in.read()
+                raw = b"" if hand_in.problem else _read_as_found(hand_in)
             except (ValueError, OSError) as error:  # it was readable a moment ago
                 yield hand_in, {"failed": f"its file could not be read: {error}"}
                 continue
@@ -281,25 +285,32 @@ def _answers(
             yield hand_in_of.pop(future), answer
 
 
+def _read_as_found(hand_in: HandIn) -> bytes:
+    """Its bytes. ValueError if they have changed since the run began: what a hidden check asked may be known by then."""
+    raw = hand_in.read()
+    if hashlib.sha256(raw).hexdigest() != hand_in.digest:
+        raise ValueError("it has changed since the run began")
+    return raw
+
+
 def _write(out: Path, hand_in: HandIn, answer: dict, rules: Rules) -> None:
     record = _record(hand_in, answer)
-    executed = notebook_copy.executed_cells(answer["executed"]) if answer.get("executed") else []
-    notebook_copy.write_copy(out, record, executed or answer.get("book", []))
+    notebook_copy.write_copy(out, record, answer.get("book", []))
     gradebook.write_record(out, record)
 
 
-def _say_what_isolates(answer: dict, rules: Rules) -> None:
+def _say_what_isolates(answer: dict, rules: Rules, where: str = "here") -> None:
     """Tell what holds here, as tried. ValueError if that is not enough for rules.strict."""
     if "failed" in answer:
         raise ValueError(f"no submission could be run here: {answer['failed']}")
     open_layers = {layer: text for layer, text in weaknesses(answer).items() if text}
     if not open_layers:
-        _say(f"isolated, as tried here: {', '.join(answer['did'])}")
+        _say(f"isolated, as tried {where}: {', '.join(answer['did'])}")
         return
     told = "; ".join(f"{layer}: {text}" for layer, text in open_layers.items())
     if rules.strict:
         raise ValueError(f"submissions cannot be isolated here ({told}): leave out --strict or grade elsewhere")
-    _say(f"NOT ISOLATED here: {told}")
+    _say(f"NOT ISOLATED {where}: {told}")
 
 
 def weaknesses(answer: dict) -> dict[str, str]:
@@ -333,8 +344,8 @@ def _next_user() -> int:
 def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules) -> dict:
     """The judge's answer about the notebook `raw`. Runs on any machine that has the course, and stores nothing there.
 
-    With rules.notebook, what it says of a notebook that could be graded has "executed", the notebook's bytes after a run;
-    that comes first, while no process of the submission has seen a hidden question.
+    With rules.notebook its "book" is of the notebook after a run, which comes first, while no process of the submission has
+    seen a hidden question.
     """
     _remove_abandoned_once()
     user = _next_user()
@@ -347,15 +358,16 @@ def grade_one(raw: bytes, lab: bytes, name: str, hidden: list[str], rules: Rules
         job = {"path": str(secret / "submission.ipynb"), "lab": str(secret / f"{name}.ipynb")}
         job |= {"seed": inputs_seed(rules.seed, raw), "secret": f"numbers of {rules.seed}"}
         job |= {"patience": asdict(rules.patience), "seconds": rules.seconds, "strict": rules.strict}
+        job["follow_through"] = rules.follow_through
         hidden = [*hidden, str(secret)]
-        executed = b""
         try:
             if rules.notebook:
                 executed = _execute_notebook(raw, folder, _cage(folder / "run", hidden, rules, user), rules)
-            answer = _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
+                (secret / "executed.ipynb").write_bytes(executed)
+                job["executed"] = str(secret / "executed.ipynb")
+            return _server.grade(job, _cage(folder / "work", hidden, rules, user), rules.seconds + GRACE)
         except Broken as error:
             return {"failed": f"grading it came to no end: {error}"}
-        return answer | {"executed": executed}
 
 
 @functools.cache
@@ -370,7 +382,7 @@ def users_of(pid: int) -> range:
 
 def inputs_seed(seed: int, raw: bytes) -> int:
     """The seed of the checks' inputs for one submission: a resubmission gets other inputs than its last feedback showed."""
-    return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest()[:4]) >> 1
+    return int.from_bytes(hashlib.sha256(f"{seed}\n".encode() + hashlib.sha256(raw).digest()).digest())
 
 
 def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> sandbox.Cage:
@@ -384,7 +396,7 @@ def _cage(work: Path, hidden: list[str], rules: Rules, user: int) -> sandbox.Cag
 
 
 def _execute_notebook(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules) -> bytes:
-    """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed."""
+    """The notebook after papermill has run it in the sandbox, in `folder`; b"" if that failed, or made too much of it."""
     start, result = folder / "start", "executed.ipynb"
     (start / "course").mkdir(parents=True)
     (start / "course" / "utils").symlink_to(ROOT / "utils")
@@ -400,8 +412,8 @@ def _execute_notebook(raw: bytes, folder: Path, cage: sandbox.Cage, rules: Rules
     except OSError:
         return b""
     with open(descriptor, "rb") as file:
-        whole = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return file.read(LARGEST) if whole else b""
+        about = os.fstat(descriptor)
+        return file.read(LARGEST_RUN) if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_RUN else b""
 
 
 def _readable(data: str | None) -> list[Path]:
@@ -422,15 +434,15 @@ def _readable(data: str | None) -> list[Path]:
 
 def _record(hand_in: HandIn, answer: dict) -> dict:
     """The record of a submission: nothing in it depends on when, how fast or in which order it was graded."""
-    code = answer.get("code", {})
     checks = answer.get("verdicts") or [
         {"task": task.name, "check": check.id, "hidden": check is task.hidden, "points": points_of(check)}
         | {"earned": 0, "message": ""}
         for task in hand_in.lab.tasks
         for check in task.checks
     ]
-    starters = {task.name for task in hand_in.lab.tasks if is_untouched(task, code.get(task.name, ""))}
-    held = sorted({check["task"] for check in checks if check["earned"] and check["task"] in starters})
+    held = sorted(
+        {check["task"] for check in checks if check["earned"] and check["task"] in answer.get("untouched", ())}
+    )
     checks = [check | {"earned": 0, "message": HELD} if check["task"] in held else check for check in checks]
     texts = answer.get("written", {})
     written = [
@@ -455,7 +467,8 @@ def _record(hand_in: HandIn, answer: dict) -> dict:
         "held": held,
         "notes": [*hand_in.notes, *answer.get("notes", ())],
         "raised": answer.get("raised", {}),
-        "code": code,
+        "code": answer.get("code", {}),
+        "statements": answer.get("statements", {}),
         "isolation": isolation,
         "isolated": bool(problem) or sandbox.isolated(isolation),
         "submission_sha256": hand_in.digest,
@@ -497,4 +510,4 @@ def checks_digest(lab: Lab) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(summary.printable(line), file=sys.stderr)

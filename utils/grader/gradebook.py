@@ -50,7 +50,7 @@ def read_record(path: Path) -> dict | None:
     if not isinstance(record, dict) or not record.keys() >= {"student", "lab", "earned", "checks"}:
         return None
     # What earlier versions of the course did not write:
-    record = {"failed": "", "held": [], "written": [], "handed_in": ""} | record
+    record = {"failed": "", "held": [], "written": [], "handed_in": "", "statements": {}} | record
     record["checks"] = [{"why": "", "place": None, "reference": []} | check for check in record["checks"]]
     return record
 
@@ -147,7 +147,7 @@ def write_alike(path: Path, pairs: Iterable) -> None:
 def note_to_instructor(record: dict) -> str:
     """All that an instructor has to know of a record, in one cell."""
     held = [
-        f"held: {task} passed checks with the starter's code; look at it, and decide in {decisions.NAME}"
+        f"held: {task} passed checks, and no code of theirs was found for it; look at it, and decide in {decisions.NAME}"
         for task in record["held"]
     ]
     waits = [f"{name} is to be read by a person" for name in record["waits"]]

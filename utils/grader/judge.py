@@ -29,6 +29,7 @@ MOST_TOLD = 100  # cells whose exceptions are kept
 SENDING = 600.0  # seconds of wall time for a worker to take a message: it reads before all else
 LONGEST_LINE = 200  # characters of a line of the student's that is quoted
 TIME_IS_UP = "the time for one submission is used up"
+AT_WORK = 0.8  # the share of the time at work from which no busy machine was the reason that time was up
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class RemoteAsk(Ask):
     """Questions the student's code in a worker, which starts at the first question and again after it was lost.
 
     clock: how long the workers have been at work. strict: raise NotIsolated rather than run a line of it where it could read
-    or send what it likes. `late`: whether it came to `until`, which a busy machine can be the reason of.
+    or send what it likes. `late`: whether it came to `until`.
     """
 
     def __init__(
@@ -82,12 +83,17 @@ class RemoteAsk(Ask):
     ):
         self.new_worker, self.submission, self.patience, self.strict = new_worker, submission, patience, strict
         self.clock, self.until = clock, until  # by time.monotonic(): later questions are not answered
-        self.late = False
+        self.late, self.begun = False, time.monotonic()
         self.numbers = random.Random(secret)
         self.worker: socket.socket | None = None
         self.skipped: dict[str, str] = {}  # cells that no worker survived, and why
         self.raised: dict[str, tuple] = {}  # cells that raised in their last run
         self.isolation: dict[str, str] = {}
+
+    def may_get_further(self) -> bool:
+        """Whether it was not the submission that kept it from its end: the machine was busy, or killed a worker."""
+        waited = self.clock.read() < AT_WORK * (time.monotonic() - self.begun)
+        return self.clock.killed() or (self.late and waited)
 
     def use(self, submission: Submission) -> None:
         """From now on question a worker of its own that has run these cells."""
@@ -113,8 +119,15 @@ class RemoteAsk(Ask):
         try:
             cells = [cell for cell in self.submission.cells if cell[0] not in self.skipped]
             protocol.send(worker, {"cells": cells, "given": self.submission.given, "number": number}, SENDING)
+            spent = dict.fromkeys(self._own_cells(), 0.0)
             for running, _ in cells:
+                begun = self.clock.read()
                 self._run_one(worker, running)
+                if running in spent:
+                    spent[running] += self.clock.read() - begun
+                if sum(spent.values()) > self.patience.own:
+                    running = max(spent, key=spent.get)
+                    raise protocol.Broken("cells of one's own take too long together, and this one longest")
             running = None
             if protocol.receive(worker, self._late(self.patience.cell)) != {"number": number}:
                 raise protocol.Broken("it said something else")
@@ -132,9 +145,14 @@ class RemoteAsk(Ask):
     def _skip(self, name: str, why: str) -> None:
         """Do not run this cell again. A cell may break later ones: after a few, skip all cells that belong to no task."""
         self.skipped[name] = why
-        student_cells = [each for each, _ in self.submission.cells if not each.startswith(("code-", "given-"))]
-        if len(self.skipped) == FEW and not set(student_cells) <= self.skipped.keys():
-            self.skipped = dict.fromkeys(student_cells, why)
+        own = self._own_cells()
+        if len(self.skipped) == FEW and not set(own) <= self.skipped.keys():
+            self.skipped = dict.fromkeys(own, why)
+
+    def _own_cells(self) -> list[str]:
+        """The cells that are neither the lab's nor of a task."""
+        tasks = {f"code-{name}" for name in self.submission.code}
+        return [name for name, _ in self.submission.cells if name not in tasks and not name.startswith("given-")]
 
     def _run_one(self, worker: socket.socket, name: str) -> None:
         """Receive the two messages that the cell `name` has begun and ended. Broken for any others."""
@@ -176,7 +194,9 @@ class RemoteAsk(Ask):
             self.end()
             raise Lost(f"no answer: {error}") from error
         if "raised" in reply:
-            error = exception_from(*_exception_reported(reply["raised"]))
+            kinds, text = _exception_reported(reply["raised"])
+            # What begins a line of a message means something, and is the check's to say.
+            error = exception_from(kinds, "\n    ".join(text.splitlines()))
             error.place = _place(reply.get("place"), self.submission)
             raise error
         return reply["value"]
@@ -217,7 +237,7 @@ class Judgement:
     skipped: dict[str, str]
 
 
-def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
+def judge(lab: Lab, ask: RemoteAsk, seed: int, follow_through: bool = True) -> Judgement:
     """Every check of the lab. The hidden ones run last, and what is told of the cells is fixed before they do: a worker that
     has seen a hidden question must find no way to tell the next one, or its student.
     """
@@ -225,15 +245,16 @@ def judge(lab: Lab, ask: RemoteAsk, seed: int) -> Judgement:
     raised, skipped = dict(ask.raised), dict(ask.skipped)
     hidden = {task.hidden.id: _judge_check(task, task.hidden, ask, seed) for task in lab.tasks if task.hidden}
     found = visible | hidden
-    _follow_through(lab, ask, seed, found)
+    if follow_through:
+        _follow_through(lab, ask, seed, found)
     return Judgement(tuple(found[check.id] for task in lab.tasks for check in task.checks), raised, skipped)
 
 
 def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdict]) -> None:
     """Ask the failed checks of a task again with our code of the tasks before it that failed too, if it depends on them.
 
-    Nothing can be gained by reading our code: by now the points of those tasks are decided, and the tasks come in order. Nor
-    can it be passed on to the student: of what a worker says now, only the points are kept.
+    To itself a submission gains nothing by reading our code: by now the points of those tasks are decided, and the tasks
+    come in order. Of what a worker says now only the points are kept; it may still tell another submission (see the README).
     """
     submission, in_use = ask.submission, []
     failed = {verdict.task for verdict in found.values() if verdict.earned < verdict.points}
@@ -255,7 +276,10 @@ def _follow_through(lab: Lab, ask: RemoteAsk, seed: int, found: dict[str, Verdic
 
 
 def seed_of(seed: int, check: str) -> int:
-    """The seed of one check: a question that hands it over says nothing about the other checks."""
+    """The seed of one check: a question that hands it over says nothing about the other checks.
+
+    It has the 31 bits that every generator takes; `seed` has those of a secret, which nobody finds by trying.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed} {check}".encode()).digest()[:4]) >> 1
 
 

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 from utils.course.notebooks.lab import Lab
-from utils.course.notebooks.notebook import text_of
 from utils.course.notebooks.tidy import METADATA
 from utils.grader import decisions, gradebook
 from utils.grader.feedback import (
@@ -26,7 +25,6 @@ from utils.grader.feedback import (
 from utils.grader.written import questions
 
 OURS = {"tags": ["feedback"]}  # the metadata of added cells; the student's have none here
-HARMLESS = {"text/plain", "image/png", "image/jpeg"}  # HTML and JavaScript would run in the browser of who opens it
 
 
 def copy_path(out: Path, record: dict) -> Path:
@@ -34,10 +32,10 @@ def copy_path(out: Path, record: dict) -> Path:
 
 
 def write_copy(out: Path, record: dict, cells: list[dict]) -> None:
-    """OUT/feedback/<lab>/<student>.ipynb, as yet without feedback; none where there are no cells."""
+    """OUT/feedback/<lab>/<student>.ipynb of these cells (see copied_cells), as yet without feedback; none of none."""
     page_path(out, record).unlink(missing_ok=True)  # with a new page comes the feedback into the copy
     if cells:
-        _write(copy_path(out, record), _cells_to_copy(cells))
+        _write(copy_path(out, record), cells)
     else:
         copy_path(out, record).unlink(missing_ok=True)  # of what was handed in before
 
@@ -53,19 +51,6 @@ def write_feedback(out: Path, record: dict, lab: Lab, group: ClassStanding) -> N
 def _write(path: Path, cells: list[dict]) -> None:
     book = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
     gradebook.write_whole(path, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
-
-
-def executed_cells(executed: bytes) -> list[dict]:
-    """The cells of a notebook that was run, with those of their outputs that are texts and pictures; [] if it is none."""
-    try:
-        cells = _cells_to_copy(json.loads(executed.decode())["cells"])
-        for output in (output for cell in cells for output in cell.get("outputs", ())):
-            if "data" in output:
-                output["data"] = {kind: value for kind, value in output["data"].items() if kind in HARMLESS}
-                output["metadata"] = {}
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return []
-    return cells
 
 
 def with_feedback(cells: list[dict], record: dict, lab: Lab, group: ClassStanding) -> list[dict]:
@@ -146,17 +131,3 @@ def _escape_outside_code(signs: str, text: str) -> str:
 
 def _cell(name: str, source: str) -> dict:
     return {"cell_type": "markdown", "id": name, "metadata": OURS, "source": source.splitlines(keepends=True)}
-
-
-def _cells_to_copy(cells: list[dict]) -> list[dict]:
-    """The parts of a student's cells that are copied. A cell without an id of its own gets one by its number."""
-    kept, ids = [], set()
-    for number, cell in enumerate(cells):
-        name, source = cell.get("id"), text_of(cell["source"])
-        name = name if name and name not in ids else f"cell-{number}-of-the-hand-in"
-        ids.add(name)
-        copied = {"cell_type": cell["cell_type"], "id": name, "metadata": {}, "source": source}
-        if cell["cell_type"] == "code":
-            copied |= {"execution_count": cell.get("execution_count"), "outputs": cell.get("outputs", [])}
-        kept.append(copied)
-    return kept

@@ -1,5 +1,6 @@
-"""Who handed in what: notebooks in a folder, in a folder for each student, or in a zip as Canvas and Moodle export it."""
+"""Who handed in what: notebooks in a folder, in a folder for each student, or in a zip as an LMS exports it."""
 
+import contextlib
 import csv
 import errno
 import functools
@@ -29,16 +30,24 @@ CODE_CELL = re.compile(r'"id": "(code-[a-z0-9-]+)"')
 DEFINITION = re.compile(rb"(?:def|class) (\w+)")
 NO_DATE = 1980  # what zip writes where it knows no date
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save them; compared in lower case
-CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)")
+CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.+")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_.*)?")  # newer ones end in _file
+BLACKBOARD = re.compile(
+    r"(?P<head>.+?_[^_]+?)_attempt_\d{4}(?:-\d\d){5}_.+"
+)  # its own file about each ends in .txt instead
+BRIGHTSPACE = re.compile(
+    r"(?P<id>\d+)-\d+ - (?P<name>.+?) - (?P<when>[A-Z][a-z]{2} \d{1,2}, \d{4} \d{3,4} [AP]M)(?: - .+)?"
+)
+STYLES = (CANVAS, MOODLE, BLACKBOARD, BRIGHTSPACE)
 DATE = re.compile(r"(?<!\d)(?:(?:19|20)\d\d[-_.]\d{1,2}[-_.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.](?:\d\d){1,2})(?!\d)")
 NOTHING = "no notebook was handed in"
+MOST_NAMED = 5  # of the files that lay beside a notebook
 
 
 @dataclass(frozen=True)
 class StudentFile:
     """One file of one student. `id` is the student's number in the LMS, "" if the file's name has none; `when` is the date
-    of the file, as in HandIn.
+    of the file, as in HandIn. ignored: it is no notebook, and cannot be read.
     """
 
     student: str
@@ -46,6 +55,7 @@ class StudentFile:
     name: str
     read: Callable[[], bytes]
     when: str = ""
+    ignored: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,14 +203,15 @@ def _student_files(source: Path) -> Iterator[StudentFile]:
     style = _style([path.name for path in paths])
     for path in paths:
         student, number = _student_and_number(path.name if path.is_dir() else _name_without_suffix(path.name), style)
+        when = _date_in_name(path.name, style)
         if path.is_dir() and not path.is_symlink():
-            yield from _files_in_folder(path, source, student, number)
+            yield from _files_in_folder(path, source, student, number, when)
         elif path.suffix.lower() == ".zip":
-            yield from _files_in_zip(path.name, _opener(path), student, number, _date_of(path))
+            yield from _files_in_zip(path.name, _opener(path), student, number, when or _date_of(path))
         elif _is_notebook(path.name):
-            yield StudentFile(student, number, path.name, lambda path=path: _read_file(path), _date_of(path))
-        elif number:
-            yield _entry_without_notebook(student, number, path.name)
+            yield StudentFile(student, number, path.name, lambda path=path: _read_file(path), when or _date_of(path))
+        elif _is_in(path.name, style):
+            yield _no_notebook(student, number, path.name)
 
 
 def _name_without_suffix(name: str) -> str:
@@ -210,39 +221,58 @@ def _name_without_suffix(name: str) -> str:
 
 def _style(names: list[str]) -> re.Pattern | None:
     """How the entries of one export are named: as most of them are. A student chooses only a part of one's own name."""
-    styles = [next((style for style in (CANVAS, MOODLE) if style.fullmatch(name)), None) for name in names]
+    styles = [next((style for style in STYLES if style.fullmatch(name)), None) for name in names]
     matches = Counter(style for style in styles if style)
-    return matches.most_common(1)[0][0] if matches else None
+    most = matches.most_common(1)[0][0] if matches else None
+    if most is not BLACKBOARD:
+        return most
+    # Before the user's name stands that of the assignment, which all have in common; either may have a _ in it.
+    heads = [match["head"] for name in names if (match := BLACKBOARD.fullmatch(name))]
+    assignment = os.path.commonprefix(heads).rpartition("_")[0]  # noqa: RUF071 - of texts, not of paths
+    return re.compile(re.escape(assignment) + r"_(?P<name>.+?)_attempt_(?P<when>\d{4}(?:-\d\d){5})_.+")
+
+
+def _is_in(name: str, style: re.Pattern | None) -> bool:
+    """Whether a file or folder has a name of an export in this style."""
+    return bool(style and style.fullmatch(name))
 
 
 def _student_and_number(name: str, style: re.Pattern | None) -> tuple[str, str]:
     """(student, number in the LMS) from the name of a file or folder of an export in this style."""
     name = unicodedata.normalize("NFC", name)  # macOS writes ü as two characters, whoever decides writes one
     match = style.fullmatch(name) if style else None
-    return (match["name"], match["id"]) if match else (name, "")
+    return (match["name"], match.groupdict().get("id", "")) if match else (name, "")
 
 
-def _entry_without_notebook(student: str, number: str, name: str) -> StudentFile:
-    return StudentFile(student, number, name, lambda: _refuse(f"{NOTHING}, but {name}"))
+def _date_in_name(name: str, style: re.Pattern | None) -> str:
+    """When it was handed in, where the LMS says that in the name of a file or folder."""
+    match = style.fullmatch(name) if style else None
+    when = match.groupdict().get("when") if match else ""
+    for form in ("%Y-%m-%d-%H-%M-%S", "%b %d, %Y %I%M %p") if when else ():
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(re.sub(r" (?=\d{3} )", " 0", when), form).isoformat()
+    return ""
 
 
-def _files_in_folder(folder: Path, source: Path, student: str, number: str) -> Iterator[StudentFile]:
-    """The notebooks in one student's folder; without one, an entry that says so."""
-    found, other = False, ""
+def _no_notebook(student: str, number: str, name: str) -> StudentFile:
+    return StudentFile(student, number, name, lambda: _refuse(f"{NOTHING}, but {name}"), ignored=True)
+
+
+def _files_in_folder(folder: Path, source: Path, student: str, number: str, when: str) -> Iterator[StudentFile]:
+    """The files in one student's folder, which was handed in at `when`, "" for the dates of the files."""
+    empty = True
     for file in sorted(folder.rglob("*")):
-        if file.is_dir() or ".ipynb_checkpoints" in file.parts or file.name.startswith("._"):
+        if file.is_dir() or any(map(_is_hidden, file.relative_to(source).parts)):
             continue
-        name = str(file.relative_to(source))
+        empty, name = False, str(file.relative_to(source))
         if file.suffix.lower() == ".zip":
-            yield from _files_in_zip(name, _opener(file), student, number, _date_of(file))
+            yield from _files_in_zip(name, _opener(file), student, number, when or _date_of(file))
         elif _is_notebook(file.name):
-            yield StudentFile(student, number, name, lambda file=file: _read_file(file), _date_of(file))
+            yield StudentFile(student, number, name, lambda file=file: _read_file(file), when or _date_of(file))
         else:
-            other = other or name
-            continue
-        found = True
-    if not found:
-        yield _entry_without_notebook(student, number, other or "an empty folder")
+            yield _no_notebook(student, number, name)
+    if empty:
+        yield _no_notebook(student, number, "an empty folder")
 
 
 def _opener(path: Path) -> Callable[[], zipfile.ZipFile]:
@@ -272,27 +302,17 @@ def _files_in_export(path: Path) -> Iterator[StudentFile]:
     ):
         parts = [(member, inside[1:]) for member, inside in parts if len(inside) > 1]  # the zip of a folder
     style = _style(list(dict.fromkeys(inside[0] for _, inside in parts)))
-    owners: dict[tuple[str, str], list] = {}
     for member, inside in parts:
-        owners.setdefault(
-            _student_and_number(inside[0] if len(inside) > 1 else _name_without_suffix(inside[0]), style), []
-        ).append((member, inside))
-    for (student, number), files in owners.items():
-        found = False
-        for member, inside in files:
-            name = f"{path.name}/{member.filename}"
-            if inside[-1].lower().endswith(".zip"):
-                opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_read_member(path, member)))  # noqa: E731
-                yield from _files_in_zip(name, opened, student, number, _date_in(member))
-            elif _is_notebook(inside[-1]):
-                yield StudentFile(
-                    student, number, name, lambda member=member: _read_member(path, member), _date_in(member)
-                )
-            else:
-                continue
-            found = True
-        if not found and (number or len(files[0][1]) > 1):
-            yield _entry_without_notebook(student, number, files[0][0].filename)
+        entry = inside[0] if len(inside) > 1 else _name_without_suffix(inside[0])
+        student, number = _student_and_number(entry, style)
+        name, when = f"{path.name}/{member.filename}", _date_in_name(inside[0], style) or _date_in(member)
+        if inside[-1].lower().endswith(".zip"):
+            opened = lambda member=member: zipfile.ZipFile(io.BytesIO(_read_member(path, member)))  # noqa: E731
+            yield from _files_in_zip(name, opened, student, number, when)
+        elif _is_notebook(inside[-1]):
+            yield StudentFile(student, number, name, lambda member=member: _read_member(path, member), when)
+        elif len(inside) > 1 or _is_in(inside[0], style):
+            yield _no_notebook(student, number, member.filename)
 
 
 def _date_of(path: Path) -> str:
@@ -313,7 +333,7 @@ def _date_in(member: zipfile.ZipInfo) -> str:
 def _files_in_zip(
     name: str, opened: Callable[[], zipfile.ZipFile], student: str, number: str, when: str
 ) -> Iterator[StudentFile]:
-    """The notebooks of one student's zip, which was handed in at `when`."""
+    """The files of one student's zip, which was handed in at `when`."""
     try:
         with opened() as archive:
             members = archive.infolist()
@@ -321,15 +341,18 @@ def _files_in_zip(
         message = f"the zip cannot be read ({error})"
         yield StudentFile(student, number, name, lambda: _refuse(message), when)
         return
-    found = False
+    empty = True
     for member in members[:MOST_FILES]:
         inside = PurePosixPath(member.filename)
-        if not _is_notebook(inside.name) or member.is_dir() or any(map(_is_hidden, inside.parts)):
+        if member.is_dir() or any(map(_is_hidden, inside.parts)):
             continue
-        found = True
-        inner = lambda member=member: _read_member(None, member, opened)  # noqa: E731
-        yield StudentFile(student, number, f"{name}/{member.filename}", inner, when)
-    if not found:
+        empty, inner_name = False, f"{name}/{member.filename}"
+        if _is_notebook(inside.name):
+            inner = lambda member=member: _read_member(None, member, opened)  # noqa: E731
+            yield StudentFile(student, number, inner_name, inner, when)
+        else:
+            yield _no_notebook(student, number, inner_name)
+    if empty:
         yield StudentFile(student, number, name, lambda: _refuse("no notebook is in the zip"), when)
 
 
@@ -380,6 +403,8 @@ def _hand_ins_of(student: str, files: list[StudentFile], labs: list[Lab]) -> Ite
 
     Of several of the lab, one in which the student has written something, then the one most like it, then the newest.
     """
+    beside = [file.name for file in files if file.ignored]
+    files = [file for file in files if not file.ignored] or files[:1]
     unread, files = files[MOST_OF_ONE:], files[:MOST_OF_ONE]
     number = next((file.id for file in files if file.id), "")
     inspections, left = [], LARGEST
@@ -406,11 +431,21 @@ def _hand_ins_of(student: str, files: list[StudentFile], labs: list[Lab]) -> Ite
             if each is not file and other.likeness[which] >= IS_THIS_LABS
         ]
         notes = tuple(f"{each.name} was handed in too; {file.name} was graded" for each in others)
+        if beside and not file.ignored:
+            more = f" and {len(beside) - MOST_NAMED:,} more" if len(beside) > MOST_NAMED else ""
+            notes += (f"handed in beside it, and not there when it ran: {', '.join(beside[:MOST_NAMED])}{more}",)
+        if any(_marked_late(part, number) for part in PurePosixPath(file.name).parts):
+            notes += ("Canvas marks it as late",)
         if unread:
             notes += (f"of {len(files) + len(unread):,} notebooks only the first {len(files)} were looked at",)
         yield HandIn(
             student, number, lab, file.name, inspection.digest, file.read, notes, inspection.problem, file.when
         )
+
+
+def _marked_late(name: str, number: str) -> bool:
+    match = CANVAS.fullmatch(name)
+    return bool(match and match["late"] and match["id"] == number)
 
 
 def _inspect(file: StudentFile, labs: list[Lab], left: int) -> tuple[Inspection, int]:

@@ -65,7 +65,7 @@ class Limits:
     The precompiled header of torch.compile takes 100 MB.
     """
 
-    cpu: int = 120
+    cpu: int = 240
     memory: int = 4 << 30
     file_bytes: int = 256 << 20
     disk: int = 512 << 20

@@ -1,7 +1,7 @@
 """Pairs of submissions whose code is similar beyond the starter: for a person to review, never a verdict.
 
-Each statement of a task's code is taken without its names, comments and docstrings, and wherever it stands. What the starter
-has too counts nothing, nor does what many of the class wrote.
+Each statement of a task's code is taken without its names, comments and docstrings, and wherever it stands. What the lab has
+too counts nothing, nor does what many of the class wrote. Submissions are parsed in the judge, whose memory is limited.
 """
 
 import ast
@@ -15,7 +15,7 @@ from utils.grader.submission import AGAIN, python_of
 
 ALIKE = 0.6  # of the weight that either has
 SMALLEST = 30  # fewest nodes of code beyond the starter for a submission to be compared
-LONGEST = 100_000  # characters of code that are compared: parsing takes 600 times as much memory
+LONGEST = 2_000_000  # characters of a task's code that are compared
 COMMON = 0.3  # a statement that a larger share of the class wrote says nothing
 
 
@@ -29,16 +29,14 @@ class Pair:
     tasks: tuple[str, ...]
 
 
-def similar_pairs(lab: Lab, codes: dict[str, dict[str, str]]) -> list[Pair]:
-    """The pairs of `codes` (student -> task -> source) that are similar, the most similar first."""
-    given = set().union(*(statements(task.starter) for task in lab.tasks))
+def similar_pairs(lab: Lab, marks: dict[str, dict[str, dict[str, int]]]) -> list[Pair]:
+    """The pairs of `marks` (student -> what marks_of() has said) that are similar, the most similar first."""
+    ours = [*(task.starter for task in lab.tasks), *(task.check.source for task in lab.tasks)]
+    given = set().union(*map(statements, [*ours, *(cell.source for cell in lab.others)]))
     written: dict[str, dict[str, tuple[int, str]]] = {}
-    for student, by_task in codes.items():
+    for student, by_task in marks.items():
         own = {
-            mark: (size, task)
-            for task, source in by_task.items()
-            for mark, size in statements(source).items()
-            if mark not in given
+            mark: (size, task) for task, found in by_task.items() for mark, size in found.items() if mark not in given
         }
         if sum(size for size, _ in own.values()) >= SMALLEST:
             written[student] = own
@@ -62,10 +60,17 @@ def _pair(first: str, second: str, written: dict, rare: set[str]) -> Pair:
     return Pair(first, second, share, tuple(sorted({one[mark][1] for mark in shared})))
 
 
+def marks_of(code: dict[str, str]) -> dict[str, dict[str, int]]:
+    """task -> the statements of its code, of each cell for itself: one may be no Python. code: as in Submission.code."""
+    return {task: _statements_of_cells(source[:LONGEST]) for task, source in code.items()}
+
+
+def _statements_of_cells(source: str) -> dict[str, int]:
+    return {mark: size for cell in source.split(AGAIN) for mark, size in statements(cell).items()}
+
+
 def statements(source: str) -> dict[str, int]:
     """hash -> number of nodes, of each simple statement and of each head of a compound one."""
-    if len(source) > LONGEST:
-        return {}
     try:
         tree = ast.parse(python_of(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -75,14 +80,13 @@ def statements(source: str) -> dict[str, int]:
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Pass):
             kinds = _kinds(node)
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-                found[hashlib.sha256(" ".join(kinds).encode()).hexdigest()] = len(kinds)
+                found[hashlib.sha256(" ".join(kinds).encode()).hexdigest()[:16]] = len(kinds)
     return found
 
 
 def is_untouched(task: Task, source: str) -> bool:
     """Whether a task that refuses until it is solved has no statement beyond those of its starter."""
-    own = set().union(*(statements(part) for part in source.split(AGAIN)))  # of each cell: one may be no Python
-    return task.refuses and not own - statements(task.starter).keys()
+    return task.refuses and not _statements_of_cells(source).keys() - statements(task.starter).keys()
 
 
 def _kinds(statement: ast.stmt) -> list[str]:

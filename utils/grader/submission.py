@@ -1,14 +1,12 @@
 """A submission: the cells to run from a student's notebook and from the lab, and notes about anything unusual."""
 
 import ast
-import contextlib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-
-from IPython.core.inputtransformer2 import TransformerManager
 
 from utils.course.notebooks.lab import Lab, Task
 from utils.course.notebooks.notebook import Cell, source_hash, text_of
@@ -19,13 +17,16 @@ from utils.grader.written import answers_in
 LARGEST = 200 << 20  # bytes of a notebook, outputs included
 MOST_CELLS = 5_000
 LONGEST_SOURCE = 1 << 20  # characters of a cell
-LONGEST_WITH_MAGICS = 20_000
-LONGEST_KEPT = 200_000  # characters of the code that is shown for a task
 LONGEST_QUOTED = 100  # characters of a cell's first line
 LONGEST_COPY = 2_000_000  # characters of a notebook of which the student gets a copy with feedback
+# A line magic or a shell line, the request for help, and the cell magics that run what stands below them in the notebook.
+MAGIC = re.compile(r"(\s*)((?:[\w.,\[\]'\" ]+=\s*)?)(%(?=\w)|!(?!=))(.*)")
+HELP = re.compile(r"(\s*)(?=.*\?)\?{0,2}([\w.]+)\?{0,2}\s*")
+AROUND_A_CELL = ("%%time", "%%capture", "%%prun")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PARAMETERS, SETUP = "parameters", "setup"  # of the lab's own cells: they run before all others
 OF_STARTERS = (COUNTING.partition("\n")[0], "progress.hand_in()")  # how the cells begin that only a starter has
+COUNTS = {"progress", "Progress"}  # the names in the cell that counts the points
 INJECTED = "given-injected-parameters"
 ELSEWHERE = "cells of one's own"  # in Submission.code, beside the names of tasks
 AGAIN = "\n\n# and in another cell, which was run later:\n\n"  # between two cells of one task
@@ -35,7 +36,7 @@ REFERENCE = "given-reference-"  # before a task's name: the id of the cell with 
 @dataclass(frozen=True)
 class Submission:
     """cells: (id, source) of what is run, in order, as IPython reads it. code: task name -> the student's own text of it, ""
-    if not found; under ELSEWHERE all that stands in cells of the student's own.
+    if not found, with AGAIN between cells; under ELSEWHERE all cells of the student's own, and given ones that were changed.
 
     given: id -> names that this cell, one of the lab's own, defines: questions find these, whatever was done to them later.
     written: name of a question that a person grades -> the student's text. book: the notebook's cells as they came, without
@@ -63,26 +64,35 @@ def read_submission(raw: bytes, lab: Lab) -> Submission:
     checks = {cell.id for task in lab.tasks for cell in task.checks}
     after = _after_the_checks(lab)
     hashes = {source_hash(cell.source): cell.id for cell in lab.book.code}
+    in_text = {cell["id"] for cell in book if cell["cell_type"] != "code"}
     cells = _with_parameters_named(cells, lab, hashes)
     matched: list[tuple[str, str]] = []
     for name, source in cells:
         same = hashes.get(source_hash(source), "")
         given = name if name in ours else same
-        if same in checks or given in after or name in (POINTS, HAND_IN) or is_of_the_checks(source):
+        if same in checks or given in after or is_of_the_checks(source):
+            continue
+        source = _without_counting(source) if name in (POINTS, HAND_IN) else source
+        if not source:
             continue
         if given in checks:
             notes.append(f"{given} was changed; points come from the lab's own")
         matched.append((given or name, source))
     twice = [name for name, count in Counter(name for name, _ in matched).items() if count > 1 and name in ours]
     notes += [f"{name} is there more than once; all were run, in order" for name in twice]
-    code = {task.name: _code_of(task, matched, notes) for task in lab.tasks}
-    own = [source for name, source in matched if name not in ours]
-    notes += [f"task {name} was not found" for name, source in code.items() if not source]
+    of_tasks = {task.code.id for task in lab.tasks}
+    written = [(name, text) for name, text in matched if name in of_tasks or source_hash(text) not in hashes]
+    code = {task.name: _code_of(task, written, notes) for task in lab.tasks}
+    own = [source for name, source in written if name not in of_tasks]
+    for task in lab.tasks:
+        if not code[task.name]:
+            as_text = ": its cell is Markdown, which is not run" if task.code.id in in_text else ""
+            notes.append(f"task {task.name} was not found{as_text}")
     if not any(code.values()):
         raise Unreadable(f"no task of {lab.name} is in it: is it another lab's file?")
     whole = _with_what_is_given(lab, matched)
     given = {name: tuple(sorted(_names_defined(source))) for name, source in whole if name.startswith("given-")}
-    code |= {ELSEWHERE: "\n\n".join(own)[:LONGEST_KEPT]}
+    code |= {ELSEWHERE: AGAIN.join(own)}
     copied = book if sum(len(cell["source"]) for cell in book) <= LONGEST_COPY else ()
     return Submission(tuple(whole), given, code, tuple(notes), answers_in(book, lab), tuple(copied))
 
@@ -222,35 +232,61 @@ def _source_of(cell: dict) -> str:
     )  # JSON may contain half of a surrogate pair
 
 
+@cache
 def python_of(source: str) -> str:
-    """A cell as Python: magics and shell lines become calls to get_ipython(), unless it is a very long one."""
-    if len(source) > LONGEST_WITH_MAGICS:
-        return source  # the search for each magic would start again from the beginning
+    """A cell as Python: magics and shell lines become calls of get_ipython(), each for itself. IPython's own transformer
+    takes the tokens of the whole cell again for each, which a cell of many can make last for hours.
+    """
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        with contextlib.suppress(Exception):  # its parser cannot handle everything; Python will report the error
-            return TransformerManager().transform_cell(source)
+        first, _, rest = source.lstrip().partition("\n")
+        if first.startswith(AROUND_A_CELL):
+            return python_of(rest)
+        if first.startswith("%%"):
+            return f"get_ipython().run_cell_magic({first!r}, {rest!r})"
+        return "\n".join(map(_line_as_python, source.split("\n")))
     return source
 
 
+def _line_as_python(line: str) -> str:
+    if match := HELP.fullmatch(line):
+        return f"{match[1]}get_ipython().run_line_magic('pinfo', {match[2]!r})"
+    if not (match := MAGIC.fullmatch(line)):
+        return line
+    start, assigned, sign, text = match.groups()
+    if sign == "!":
+        return f"{start}{assigned}get_ipython().{'getoutput' if assigned else 'system'}({text!r})"
+    name, _, rest = text.partition(" ")
+    return f"{start}{assigned}get_ipython().run_line_magic({name!r}, {rest!r})"
+
+
+def _without_counting(source: str) -> str:
+    """What a student has written into a cell that only a starter has, which counts the points there."""
+    return "\n".join(
+        ast.unparse(part)
+        for part in _body(source) or ()
+        if not COUNTS & {getattr(node, "id", "") or getattr(node, "name", "") for node in ast.walk(part)}
+    )
+
+
 def _with_parameters_named(cells: list[tuple[str, str]], lab: Lab, hashes: dict[str, str]) -> list[tuple[str, str]]:
-    """The cells (id, source), with the name PARAMETERS for those that set the parameters, where ids and tags were lost: that
-    do nothing else, and come before all later ones of the lab. hashes: source_hash -> id of the lab's cells.
+    """The cells (id, source), with the name PARAMETERS for all that set one and come before all later ones of the lab: the
+    given one, where ids and tags were lost, and cells of the student's own. hashes: source_hash -> id of the lab's cells.
     """
     order = [cell.id for cell in lab.book.code]
     given = [(cell.id, cell.source) for cell in lab.others if cell.id == PARAMETERS]
     names = [name if name in order else hashes.get(source_hash(source), "") for name, source in cells]
-    if not given or PARAMETERS in names:
+    if not given:
         return cells
+    known = _names_bound(given[0][1])
     later = order[order.index(PARAMETERS) + 1 :]
     wanted = set().union(*(_names_defined(task.code.source) for task in lab.tasks))
     found = []
     for number, (name, source) in enumerate(cells):
         if names[number] in later or wanted & _names_bound(source):
             return found + cells[number:]
-        values_alone = bool(_names_bound(source)) and not _parameters(given, source)[1]
-        found.append((PARAMETERS if values_alone else name, source))
+        found.append((PARAMETERS if known & _names_bound(source) else name, source))
     return found
 
 
@@ -274,29 +310,40 @@ def _code_of(task: Task, cells: list[tuple[str, str]], notes: list[str]) -> str:
             notes.append(
                 f"{name} is defined {len(places)} times; the last one counts, in the cell that begins: {places[-1]}"
             )
-    return AGAIN.join(dict.fromkeys(source for _, source in found))[:LONGEST_KEPT]
+    return AGAIN.join(dict.fromkeys(source for _, source in found))
 
 
 @cache  # it is asked of each cell once for each task
 def _names_defined(source: str) -> frozenset[str]:
-    """The functions and classes that a cell defines at its top, also where it is no Python."""
+    """The functions and classes that a cell defines in the notebook, also where it is no Python."""
     body = _body(source)
     if body is None:
         return frozenset(re.findall(r"^(?:async def|def|class)\s+(\w+)", source, re.M))
-    return frozenset(node.name for node in body if isinstance(node, DEFINITIONS))
+    return frozenset(node.name for node in _outside_of_functions(body) if isinstance(node, DEFINITIONS))
 
 
 @cache
 def _names_bound(source: str) -> frozenset[str]:
-    """All names that a cell binds at its top: what it defines, assigns or imports."""
+    """All names that a cell binds in the notebook: what it defines, assigns or imports."""
     found = _names_defined(source)
-    for node in _body(source) or ():
+    for node in _outside_of_functions(_body(source) or ()):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(name.asname or name.name).partition(".")[0] for name in node.names}
     return found
+
+
+def _outside_of_functions(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The statements of a cell, with those inside an `if`, a `try`, a loop or a `with`."""
+    todo = list(body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, DEFINITIONS):
+            inner = ast.stmt | ast.ExceptHandler | ast.match_case
+            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, inner)]
 
 
 def _body(source: str) -> list[ast.stmt] | None:
@@ -322,7 +369,8 @@ def _with_what_is_given(lab: Lab, cells: list[tuple[str, str]]) -> list[tuple[st
         if name not in given or source_hash(source) != source_hash(given[name].source)
     ]
     whole = [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == PARAMETERS]
-    chosen, rest = _parameters(whole, "\n".join(source for name, source in changed if name == PARAMETERS))
+    parts = [_parameters(whole, source) for name, source in changed if name == PARAMETERS]
+    chosen, rest = ("\n".join(filter(None, texts)) for texts in (zip(*parts, strict=True) if parts else ("", "")))
     whole += [(INJECTED, chosen)] * bool(chosen)
     whole += [(f"given-{cell.id}", cell.source) for cell in given.values() if cell.id == SETUP]
     whole += [(PARAMETERS, rest)] * bool(rest)

@@ -22,7 +22,7 @@ def write_summary(out: Path, lab: Lab, records: list[dict], group: ClassStanding
     """OUT/<lab>.html and OUT/<lab>.alike.csv, of the lab's records with decisions (at least one), where these changed."""
     path, mark = summary_path(out, lab), pages.mark_of(lab, records)
     if not pages.is_made_from(path, mark):
-        pairs = similar_pairs(lab, {record["student"]: record["code"] for record in records})
+        pairs = similar_pairs(lab, {record["student"]: record["statements"] for record in records})
         gradebook.write_alike(out / f"{lab.name}.alike.csv", pairs)
         gradebook.write_whole(path, summary(lab, records, group, pairs, mark))
 
@@ -132,6 +132,11 @@ def _student(record: dict, columns: list[str], adjusted: list[str]) -> dict:
     }
 
 
+def printable(text: str) -> str:
+    """A line for a terminal: signs that would move its cursor or hide are written by number. Students name files."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def results_table(out: Path, lab: Lab, found: list[dict]) -> str:
     """A table of the lab's records, of those that grade.grade returns, and where to read more; "" where there are none."""
     records = [record for record in found if record["lab"] == lab.name]
@@ -148,7 +153,8 @@ def results_table(out: Path, lab: Lab, found: list[dict]) -> str:
             *(f"{each['what']} {each['points']:+d}" for each in record["adjusted"] if each["points"]),
         ]
         earned = str(gradebook.points_shown(record)) or "-"
-        rows.append((record["student"], earned, f"of {record['points']}", "; ".join(filter(None, remarks))))
+        told = printable("; ".join(filter(None, remarks)))
+        rows.append((printable(record["student"]), earned, f"of {record['points']}", told))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{n:<{widths[0]}}  {e:>{widths[1]}} {p:<{widths[2]}}  {remarks}".rstrip() for n, e, p, remarks in rows]
     if group.students:

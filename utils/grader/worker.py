@@ -97,7 +97,8 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: 
     worker = sandbox.forked(work)
     conversation.close()
     try:
-        _watch(cage, worker, line, outside, denied, clock)
+        if not _watch(cage, worker, line, outside, denied, clock) and _was_killed(worker):
+            clock.say_killed()
     finally:
         with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
@@ -109,8 +110,11 @@ def _keep(cage: Cage, conversation: socket.socket, line: socket.socket, denied: 
         _bring_out(cage, outside)
 
 
-def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: str, clock: Clock) -> None:
-    """Until the worker ends, is to be ended, or uses more than it may; measures how long it is at work."""
+def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: str, clock: Clock) -> bool:
+    """Until the worker ends, is to be ended, or uses more than it may; measures how long it is at work.
+
+    Whether it has used up what it may.
+    """
     ended = os.pidfd_open(worker)
     spent: dict[int, float] = {}
     before, seen = 0.0, time.monotonic()
@@ -127,7 +131,14 @@ def _watch(cage: Cage, worker: int, line: socket.socket, outside: int, denied: s
             or used.cpu > cage.limits.cpu
             or not (mounted or _bytes_in(cage.work) <= cage.limits.disk)
         ):
-            return
+            return True
+    return before > cage.limits.cpu - 1  # the kernel may have been the first to see it
+
+
+def _was_killed(worker: int) -> bool:
+    """Whether the worker has ended by a SIGKILL. Of its own it can send itself none where it is process 1 of a namespace."""
+    ended = os.waitid(os.P_PID, worker, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return ended is not None and (ended.si_code, ended.si_status) == (os.CLD_KILLED, signal.SIGKILL)
 
 
 class Used(NamedTuple):
@@ -263,6 +274,7 @@ def _work(cage: Cage, conversation: socket.socket, denied: str) -> None:
     os.environ.update(ENVIRONMENT | cage.environment | dict.fromkeys(("HOME", "TMPDIR"), str(cage.work)))
     tempfile.tempdir = None  # what is kept there is the grader's own folder, into which no submission may write
     os.chdir(cage.work)
+    sys.path.insert(0, "")  # as in Jupyter: what a cell writes into its folder can be imported
     sandbox.first_to_be_killed()
     states = sandbox.locked_in(
         cage.work, cage.readable, cage.limits, cage.user, namespaces=denied or sandbox.ON, mounts=mounts

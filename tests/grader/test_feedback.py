@@ -112,6 +112,14 @@ def test_a_hidden_check_says_how_it_failed_and_no_more(why, told):
     assert not [text for text in others if text in task_of(page, "strides")]
 
 
+def test_a_hidden_check_adds_nothing_to_an_error_of_the_cell_itself():
+    lab = read_lab(LAB)
+    raised = {"code-strides": [["SyntaxError"], "expected ':'"]}
+    record = shown(lab, {"hidden-strides": {"message": "secret", "why": "raised"}}, raised=raised)
+    text = task_of(feedback.page(record, lab, NOBODY), "strides")
+    assert "SyntaxError" in text and "further check" not in text
+
+
 def test_the_cause_comes_first_and_what_follows_from_it_is_short():
     """A cell that is no Python: that its function is missing then tells nothing, nor does advice to run the cell."""
     lab = read_lab(LAB)
@@ -429,6 +437,8 @@ def test_the_class_page_names_the_hardest_task_and_the_commonest_failure():
         and next(iter(summary.shares_right_in_full(records))) == "swap"
     )
     assert summary.most_failed_checks(records) == [("check-swap", 3, "<try> as_strided"), ("check-heads", 1, "no")]
+    not_yet = shown(lab, {"check-heads": {"message": "not solved yet: heads", "why": "unsolved"}})
+    assert ("check-heads", 4, "no") in summary.most_failed_checks([*records, *[not_yet] * 3]), "a mistake says more"
     group = feedback.standing_of([*records, unread])
     page = summary.summary(lab, [*records, unread], group, [similar.Pair("<u>", "b", 0.9, ("swap",))])
     assert "<try>" not in page and "<u>" not in page and "`" not in words(page)

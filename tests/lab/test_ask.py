@@ -7,7 +7,7 @@ import torch
 
 from utils.checks import raises
 from utils.lab import (
-    LONG,
+    MOST_LINES,
     Answer,
     Ask,
     check_names,
@@ -235,13 +235,14 @@ def test_what_is_raised_instead_is_reported_and_kept():
 
 
 def test_a_long_question_stands_below_what_to_do_next():
-    for number in (LONG, LONG + 1):
+    most = MOST_LINES - 4  # beside the verdict on the task, expected, got and next
+    for number in (most, most + 1):
         code = [*(f"a_{line} = {line}" for line in range(1, number)), "triple_it(4)"]
         shown = report(expect_equal, ask("\n".join(code)), 12, "add").splitlines()
         advice = [line.split(":")[0] for line in shown if line not in code]
-        first, last = (code, advice) if number == LONG else (advice, code)
-        assert advice == ["expected", "got", "next"] + ["asked"] * (number > LONG)
-        assert shown[: len(first)] == first if number == LONG else shown[len(first) :] == last
+        first, last = (code, advice) if number == most else (advice, code)
+        assert advice == ["expected", "got", "next"] + ["asked"] * (number > most)
+        assert shown[: len(first)] == first if number == most else shown[len(first) :] == last
 
 
 def test_a_name_that_was_asked_for_is_in_a_cell_that_was_not_run():

@@ -1,10 +1,12 @@
 """A starter's checks: what counts, what is open, what is wrong and raises; and the cells that wait for them."""
 
+import json
 import re
 
 import pytest
 from helpers.notebook_shell import notebook_shell
 
+from utils.lab import progress as progress_module
 from utils.lab.ask import Wrong
 from utils.lab.progress import Progress, Task, fingerprint
 
@@ -119,6 +121,32 @@ def test_a_cell_that_is_no_python_is_not_checked_by_its_older_version(shell, run
     assert run(RIGHT, CHECK_DOUBLE).startswith("Seen.")
     run("def triple(x):\n    return (", CHECK_DOUBLE)
     assert shell.user_ns["error"] is None, "it is another task's"
+
+
+def test_a_definition_that_left_its_cell_is_not_checked(shell, run):
+    own = "# Task 1 · YOUR CODE: write it here\n"
+    run(own + RIGHT, own + RIGHT.replace("double", "dubble"), CHECK_DOUBLE)
+    assert "your cell does not define `double` any more" in wrong(shell) and "0 of 5" in run("progress.hand_in()")
+    assert run(own + RIGHT, CHECK_DOUBLE).startswith("Seen.")
+    assert run(own + "help_me = 1", RIGHT, CHECK_DOUBLE).startswith("Seen."), "it stands in a cell of the student's own"
+
+
+def test_a_long_question_is_folded_below_the_message(shell, run):
+    question = "\n".join(["y = x"] * 9 + ["double(y) < 0"])
+    long = f'%%checks\n# %% double\nexpect_equal(ask("""{question}""", x=4), True, next_step="add")'
+    told = run("def double(x):\n    return x", long, CHECK_DOUBLE)
+    assert len(wrong(shell).splitlines()) <= 8
+    assert told == f"{wrong(shell)}\nWhat was asked:\n{question}\n    with x = 4\n"
+
+
+def test_other_ways_are_shown_when_the_check_has_passed(shell, run, monkeypatch, tmp_path):
+    cells = {"check-double": shell.user_ns["progress"].codes["double"], "ways-double": "As `x + x`."}
+    book = {"cells": [{"id": name, "source": [text]} for name, text in cells.items()]}
+    (tmp_path / "01_small.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    monkeypatch.setattr(progress_module, "SOLUTIONS", tmp_path)
+    run("def double(x):\n    return x")
+    assert "x + x" not in run(CHECK_DOUBLE)
+    assert run(RIGHT, CHECK_DOUBLE).endswith("░░░\nAs `x + x`.\n")
 
 
 def test_code_to_be_repaired_is_open_until_it_is_changed(shell, run):

@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+import torch
 from helpers import (
     figure_text,  # noqa: F401  (no window)
     lab_worker,
@@ -16,8 +17,9 @@ def worker():
 
 
 @pytest.fixture(autouse=True)
-def own_recursion_limit():
-    """Code of a student's may raise it."""
+def own_recursion_limit_and_graphs():
+    """Code of a student's may raise the limit, and switch graphs off."""
     limit = sys.getrecursionlimit()
     yield
     sys.setrecursionlimit(limit)
+    torch.set_grad_enabled(True)

@@ -342,6 +342,11 @@ right(
         return {"by compute": n, "by memory": m, "binds": "compute" if n < m else "memory"}
     """,
 )
+wrong(
+    "whole parameters on each GPU",
+    ("gpus * memory // 16", "gpus * (memory // 16)"),
+    says=["in the memory of all GPUs together"],
+)
 
 # Task 6 · The plan
 

@@ -342,6 +342,7 @@ wrong(
     """,
     says=["one more or one less than half"],
 )
+wrong("a NumPy array", ("return kept + up", "return (kept + up).numpy()"), says=["a tensor, not a NumPy array"])
 
 # Task 5 · The ladder of codes
 
@@ -568,6 +569,14 @@ wrong(
     ("torch.where(x.isnan(), last, rung)", "torch.where(nan, last, rung)"),
     says=["x belongs to the caller"],
 )
+wrong(
+    "a NumPy array",
+    (
+        "return rung + (x.signbit().long() << (form.bits - 1))",
+        "return (rung + (x.signbit().long() << (form.bits - 1))).numpy()",
+    ),
+    says=["a tensor, not a NumPy array"],
+)
 
 # Task 7 · Let chance round
 
@@ -686,6 +695,7 @@ wrong(
     ("n, shift = ", "generator = torch.Generator(x.device).manual_seed(generator.initial_seed())\nn, shift = "),
     says=["other codes in the next call", "the generator that you were given"],
 )
+wrong("too few random bits", ("2**61", "2**31"), says=["as many random bits as the largest shift"])
 
 # Task 8 · A weight that exists only as a code
 

@@ -262,6 +262,17 @@ wrong(
     ("product = np", "A, B = np.asarray(A), np.asarray(B)\nproduct = np"),
     says=["nothing was noted", "use A and B as they come"],
 )
+wrong(
+    "the whole product k times",
+    ("product += A[:, p, None] * B[p]", "product = A @ B"),
+    says=["A @ B, np.dot and np.einsum"],
+)
+wrong(
+    "the whole product beside the layers",
+    ("return product", "return np.asarray(A) @ np.asarray(B)"),
+    says=["A @ B, np.dot and np.einsum"],
+)
+right("products of slices", ("A[:, p, None] * B[p]", "A[:, p : p + 1] @ B[p : p + 1]"))
 
 # Task 3 · The third matmul: tiles
 
@@ -492,6 +503,23 @@ wrong(
             C.store(rows, columns, sum([A.load(rows, p) @ B.load(p, columns) for p in inner]))
     """,
     says=["one of A, one of B, and the sum"],
+)
+wrong(
+    "writes the books itself",
+    """
+    def tiled_matmul(A, B, C, tile):
+        C.matrix.copy_(A.matrix @ B.matrix)
+        (m, k), n = A.shape, B.shape[1]
+        size = A.matrix.element_size()
+        A.read, B.read, C.written = size * m * k * -(-n // tile), size * k * n * -(-m // tile), size * m * n
+    """,
+    says=["if you go around load"],
+)
+wrong(
+    "loads for the books alone",
+    ("total = total + A.load(rows, inner) @ B.load(inner, columns)", "A.load(rows, inner), B.load(inner, columns)"),
+    ("C.store(rows, columns, total)", "C.store(rows, columns, (A.matrix @ B.matrix)[rows, columns])"),
+    says=["if you go around load"],
 )
 
 # Task 4 · What they do and what they move

@@ -83,6 +83,11 @@ wrong(
     """,
     says=["torch.optim.sgd", "write the formula of the task"],
 )
+wrong(
+    "switches graphs off for good",
+    ("with torch.no_grad():", "torch.set_grad_enabled(False)\nif True:"),
+    says=["`with torch.no_grad():` ends with its block"],
+)
 
 # Task 2 · Momentum, and decay as a penalty
 
@@ -319,6 +324,8 @@ wrong(
     """,
     says=["torch.optim.sgd", "write the formula of the task"],
 )
+wrong("returns at none", ("continue", "return"), says=["by continue, not return"])
+wrong("other default", ("momentum: float = 0.9", "momentum: float = 0.8"), says=["leave the defaults"])
 
 # Task 3 · Adam
 
@@ -598,6 +605,24 @@ wrong(
     """,
     says=["_fused_adam_", "write the formulas of the task"],
 )
+wrong("returns at none", ("continue", "return"), says=["by continue, not return"])
+wrong("other default", ("eps: float = 1e-8", "eps: float = 1e-6"), says=["leave the defaults"])
+wrong(
+    "torch's for several parameters",
+    (
+        "beta1, beta2 = self.betas",
+        """
+        if len(self.parameters) > 1:
+            for p, state in zip(self.parameters, self.state, strict=True):
+                optimizer = torch.optim.Adam([p], self.lr, self.betas, self.eps, self.weight_decay)
+                optimizer.state[p] = state
+                optimizer.step()
+            return
+        beta1, beta2 = self.betas
+        """,
+    ),
+    says=["torch.optim.adam", "write the formulas of the task"],
+)
 
 # Task 4 · AdamW
 
@@ -742,6 +767,24 @@ wrong(
                 )
     """,
     says=["torch.optim.adam", "write the formulas of the task"],
+)
+wrong("returns at none", ("continue", "return"), says=["by continue, not return"])
+wrong("other default", ("weight_decay: float = 0.01", "weight_decay: float = 0.05"), says=["leave the defaults"])
+wrong(
+    "shrinks without a gradient",
+    (
+        """
+        if p.grad is None:
+            continue
+        p *= 1 - self.lr * self.weight_decay
+        """,
+        """
+        p *= 1 - self.lr * self.weight_decay
+        if p.grad is None:
+            continue
+        """,
+    ),
+    says=["only parameters that have a gradient"],
 )
 
 # Task 5 · Clip by the global norm
@@ -1181,6 +1224,14 @@ wrong(
     "refuses only what is longer",
     ('len(notes["state"]) != len(optimizer.parameters)', 'len(notes["state"]) > len(optimizer.parameters)'),
     says=["a ValueError that names the 1 parameter of"],
+)
+wrong(
+    "copies only the names of Averaging",
+    (
+        "copy.deepcopy(optimizer.state)",
+        '[{name: copy.deepcopy(each[name]) for name in ("sum", "weight") if name in each} for each in optimizer.state]',
+    ),
+    says=["copy whatever the state holds"],
 )
 
 # Task 8 · The loop that holds them

@@ -504,6 +504,11 @@ right(
         return bool(bad)
     """,
 )
+wrong(
+    "divides in float32",
+    ("g.div_(scale)", "g.copy_(g.float() / scale)"),
+    says=["each gradient keeps its dtype, and is divided in it"],
+)
 
 # Task 6 · The next scale
 

@@ -104,6 +104,19 @@ right(
             raise AssertionError(f"{orders}")
     """,
 )
+wrong(
+    "compares neighbours alone",
+    ("assert len({tuple(epoch) for epoch in epochs}) == 3", "assert epochs[0] != epochs[1] != epochs[2]"),
+    says=["compare each with each"],
+)
+wrong(
+    "counts all epochs together",
+    (
+        'assert sorted(epoch) == list(range(1, 23)), f"epoch {number} uses the examples {sorted(epoch)}"',
+        "assert sorted(sum(epochs, [])) == sorted(3 * [*range(1, 23)]), number",
+    ),
+    says=["each example three times in three epochs"],
+)
 
 # Task 2 · The gradient that a step should have
 
@@ -284,6 +297,16 @@ right(
             assert all(error < 1e-8 for error in off), off
     """,
 )
+wrong(
+    "begins with the second step",
+    (".steps):", ".steps):\n    if number == 0:\n        continue"),
+    says=["the first one too"],
+)
+wrong(
+    "compares one tensor",
+    ("zip(step.gradients, wanted, strict=True)", "zip(step.gradients[:1], wanted)"),
+    says=["compare all tensors"],
+)
 
 # Task 4 · Steps: the clip and the rate
 
@@ -360,6 +383,13 @@ right(
             share = (t + 1) / 4 if t < 4 else (4 / (t + 1)) ** 0.5
             assert abs(step.rate - 0.7 * share) < 1e-9, step.rate
     """,
+)
+wrong("rates within a fifth", ("rel_tol=1e-9", "rel_tol=0.1"), says=["a rate is a formula"])
+wrong(
+    "without a warm-up",
+    ("warmup=5", "warmup=1"),
+    ("min((t + 1) / 5, math.sqrt(5 / (t + 1)))", "math.sqrt(1 / (t + 1))"),
+    says=["choose a warmup of several steps"],
 )
 
 # Task 5 · Reports
@@ -593,6 +623,12 @@ right(
             assert {mode for _, mode in notes.validations} == {False}
     """,
 )
+wrong("looks at the last validation", ("not any(modes)", "not modes[-1]"), says=["look at every entry"])
+wrong(
+    "compares one tensor of best",
+    ("all(map(torch.equal, best, wanted))", "torch.equal(best[0], wanted[0])"),
+    says=["compare every tensor of best"],
+)
 
 # Task 7 · Resuming
 
@@ -736,6 +772,22 @@ right(
             assert all(first["log"][k] + second["log"][k] == told for k, told in whole["log"].items()), "log"
             assert all(map(torch.equal, second["best"].values(), whole["best"].values())), "best"
     """,
+)
+wrong(
+    "does not compare the weights",
+    (
+        """
+        for p, q in zip(fresh.parameters(), model.parameters(), strict=True):
+            assert torch.equal(p, q), f"resumed {p}, in one piece {q}"
+        """,
+        "",
+    ),
+    says=["the weights at the end are not: compare them too"],
+)
+wrong(
+    "cuts at the end of an epoch",
+    ("train(other, data, val, 4)", "train(other, data, val, 3)"),
+    says=["cut the run within an epoch"],
 )
 
 # Task 8 · The repair

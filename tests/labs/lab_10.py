@@ -132,7 +132,7 @@ wrong(
     says=["whatever was drawn or asked before"],
 )
 wrong("same order every epoch", ("[seed, epoch]", "seed"), says=["25 different orders"])
-wrong("seed plus epoch", ("[seed, epoch]", "seed + epoch"), says=["not on their sum"])
+wrong("seed plus epoch", ("[seed, epoch]", "seed + epoch"), says=["give the generator both, not their sum"])
 wrong("seed times a thousand", ("[seed, epoch]", "1000 * seed + epoch"), says=["both numbers"])
 wrong(
     "shuffles batches",
@@ -174,6 +174,26 @@ right(
         return [int(i) for i in ranks[start : start + batch]]
     """,
 )
+wrong(
+    "the global stream",
+    (
+        "order = np.random.default_rng([seed, epoch]).permutation(examples)",
+        """
+        torch.manual_seed(seed * 2**32 + epoch)
+        order = torch.randperm(examples)
+        """,
+    ),
+    says=["not a global stream"],
+)
+wrong(
+    "more bits than a generator keeps",
+    (
+        "np.random.default_rng([seed, epoch]).permutation(examples)",
+        "torch.randperm(examples, generator=torch.Generator().manual_seed(seed * 2**32 + epoch))",
+    ),
+    says=["keeps the lowest 32 bits of its seed"],
+)
+wrong("digits in a row", ("[seed, epoch]", 'int(f"{seed}{epoch}")'), says=["both numbers, as a list"])
 
 # Task 3 · Workers
 
@@ -274,12 +294,13 @@ right(
         )
     """,
 )
+wrong("never pins", ('device.type == "cuda"', "False"), says=["for a CUDA device pin_memory is True"])
 
 # Task 4 · A look that leaves no trace
 
 wrong, right = LAB.task("evaluate")
 
-wrong("always back to training", ("model.train(was_training)", "model.train()"), says=["in the mode in which it came"])
+wrong("always back to training", ("module.training = mode", "module.train()"), says=["keep the mode of each"])
 wrong("always fp32", ("autocast(device, precision)", 'autocast(device, "fp32")'), says=["autocast(device, precision)"])
 wrong(
     "draws a base seed",
@@ -304,7 +325,7 @@ wrong(
     says=["a mean of batch means"],
 )
 wrong("shuffles nothing but counts sequences", ("y.numel()", "len(x)"), says=["B · T targets"])
-wrong("stays in evaluation mode", ("model.train(was_training)", ""), says=["in the mode in which it came"])
+wrong("stays in evaluation mode", ("module.training = mode", "pass"), says=["in the mode in which it came"])
 wrong(
     "tensors",
     ('F.cross_entropy(logits, y, reduction="sum").item()', 'F.cross_entropy(logits, y, reduction="sum")'),
@@ -332,6 +353,23 @@ right(
             module.training = mode
         return {"loss": float(torch.cat(losses).mean()), "accuracy": float(torch.cat(hits).mean())}
     """,
+)
+wrong(
+    "wakes what was frozen",
+    ("modes = [(module, module.training) for module in model.modules()]", "was_training = model.training"),
+    (
+        """
+        for module, mode in modes:
+            module.training = mode
+        """,
+        "model.train(was_training)",
+    ),
+    says=["keep the mode of each of model.modules()"],
+)
+wrong(
+    "switches graphs off for good",
+    ("with torch.no_grad():", "torch.set_grad_enabled(False)\nif True:"),
+    says=["which ends with its block"],
 )
 
 # Task 5 · One step
@@ -557,6 +595,24 @@ right(
         run.optimizer.zero_grad(set_to_none=True)
         return {"rate": now, "norm": length, "loss": value}
     """,
+)
+wrong(
+    "returns the scaled loss",
+    ("run.scaler.scale(loss).backward()", "loss = run.scaler.scale(loss)\nloss.backward()"),
+    says=["this is the loss times the scale"],
+)
+wrong(
+    "looks for NaN alone in the loss",
+    ("if not loss.isfinite():", "if loss.isnan():"),
+    says=["infinite loss, not finite"],
+)
+wrong(
+    "looks for infinity alone in the norm", ("not norm.isfinite()", "norm.isinf()"), says=["NaN gradient, not finite"]
+)
+wrong(
+    "does not clip in bf16",
+    ("config.clip)", 'math.inf if config.precision == "bf16" else config.clip)'),
+    says=["clipped then, in every precision"],
 )
 
 # Task 6 · All of it, or nothing
@@ -791,6 +847,12 @@ right(
         set_rng_state(random)
     """,
 )
+wrong("loads where it was", ('map_location="cpu", ', ""), says=["map_location='cpu'"])
+wrong(
+    "compares two fields",
+    ("asdict(run.config).items()", '(("lr", run.config.lr), ("batch", run.config.batch))'),
+    says=["every field of the config counts"],
+)
 
 # Task 7 · The loop
 
@@ -956,6 +1018,9 @@ right(
             if due(run.step, config.save_every, config):
                 save(run, Path(folder, f"{run.step}.pt"))
     """,
+)
+wrong(
+    "a constant for the memory", ("peak_memory_bytes(run.device)", "1"), says=["bytes is peak_memory_bytes(run.device)"]
 )
 
 # Task 8 · The report

@@ -160,7 +160,11 @@ wrong(
     ("if asking and loss.requires_grad:", "if loss.requires_grad:"),
     says=["whether there is anybody to ask"],
 )
-
+wrong(
+    "switches the mode",
+    ("loss = loss_of(model)", "model.eval()\nloss = loss_of(model)"),
+    says=["neither eval() nor train()"],
+)
 
 # Task 2 · Vital signs
 
@@ -553,6 +557,12 @@ wrong(
     of=another_way,
     says=["a model without modules inside is a leaf itself"],
 )
+wrong("of the last input", ("rms(inputs[0])", "rms(inputs[-1])"), says=["of two inputs the first one counts"])
+wrong(
+    "switches graphs off for good",
+    ("with torch.no_grad():", "torch.set_grad_enabled(False)\nif True:"),
+    says=["which ends with its block"],
+)
 
 # Task 3 · Where a NaN is born
 
@@ -788,6 +798,25 @@ wrong(
     of=another_way,
     says=["a gradient that was there before is to stay"],
 )
+wrong(
+    "from the first to the last",
+    (
+        """
+        before = [x, *outputs[:-1]]
+        for (name, module), given in reversed(list(zip(model.named_children(), before, strict=True))):
+            if not all(fine(gradients.get(id(t))) for t in (given, *module.parameters())):
+                return "backward", name
+        """,
+        """
+        before = [x, *outputs[:-1]]
+        for (name, module), given, made in zip(model.named_children(), before, outputs, strict=True):
+            handed_on = (given, *module.parameters())
+            if fine(gradients.get(id(made))) and not all(fine(gradients.get(id(t))) for t in handed_on):
+                return "backward", name
+        """,
+    ),
+    says=["from the last module to the first"],
+)
 
 # Task 4 · The diagnosis
 
@@ -979,7 +1008,63 @@ wrong(
     ),
     says=["the weight is asked"],
 )
-
+wrong("takes fed with zeros for dead", (" and rms_in > 0", ""), says=["what it was fed is not its fault"])
+wrong(
+    "frozen above all",
+    (
+        'if fed and not sign["sound_out"]:',
+        """
+        if gradients[f"{name}.weight"] == "frozen":
+            found.append((name, "frozen"))
+        elif fed and not sign["sound_out"]:
+        """,
+    ),
+    says=["frozen stands below in the table"],
+)
+wrong(
+    "takes all 0 for dead",
+    ('sign["largest"] <= 0 < rms_out', 'sign["largest"] <= 0'),
+    says=["its output is all 0: not dead"],
+)
+wrong("dead is below 0", ('sign["largest"] <= 0', 'sign["largest"] < 0'), says=["no entry above 0: the largest is 0"])
+wrong(
+    "fading above dead",
+    (
+        'elif fed and sign["largest"] <= 0 < rms_out:',
+        """
+        elif fed and rms_out < rms_in / 100:
+            found.append((name, "fading"))
+        elif fed and sign["largest"] <= 0 < rms_out:
+        """,
+    ),
+    says=["dead stands above fading"],
+)
+wrong(
+    "takes fed with infinity for broken",
+    ('sign["sound_in"] and rms_in > 0', "rms_in > 0"),
+    says=["who is fed it is not to blame"],
+)
+wrong(
+    "exploding from nothing",
+    ("elif fed and rms_out > 100", "elif rms_out > 100"),
+    says=["what it was fed is not its fault"],
+)
+wrong(
+    "dead from nothing",
+    ('elif fed and sign["largest"]', 'elif sign["sound_in"] and sign["largest"]'),
+    says=["what it was fed is not its fault"],
+)
+wrong(
+    "layers of one class alone",
+    (
+        'isinstance(model.get_submodule(sign["name"]), nn.Linear)',
+        'type(model.get_submodule(sign["name"])) is nn.Linear',
+    ),
+    says=["its output is all 0"],
+)
+wrong(
+    "leaves evaluation mode", ("gradients = triage", "model.eval()\ngradients = triage"), says=["leaves the mode alone"]
+)
 
 # Task 5 · The cure
 
@@ -1057,7 +1142,7 @@ right(
         return [*found, *cure(model, x, y, rounds - 1)] if found else []
     """,
 )
-right(
+wrong(
     "one at a time",
     """
     def cure(model, x, y):
@@ -1069,6 +1154,7 @@ right(
             record.append(found[0])
         return record
     """,
+    says=["a round treats everybody on its list"],
 )
 
 another_way = """
@@ -1088,7 +1174,7 @@ wrong(
     "does not look after the tenth round",
     ("if found := diagnose(model, x, y):", "if found:"),
     of=another_way,
-    says=["the tenth treatment helps here"],
+    says=["the tenth round helps here"],
 )
 wrong(
     "error without a name",
@@ -1109,6 +1195,11 @@ wrong(
     says=["in the order of treatment"],
 )
 wrong("the last round only", ("record += found", "record = found"), of=another_way, says=["in all rounds"])
+wrong(
+    "counts treatments",
+    ("record += found", "record += found\nif len(record) > 10:\n    raise RuntimeError(found[0][0])"),
+    says=["count rounds"],
+)
 
 # Task 6 · The drill: one step divided
 

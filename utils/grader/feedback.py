@@ -92,7 +92,8 @@ def feedback_on(task: Task, record: dict, lab: Lab) -> list[Part]:
     if failed or any(check["reference"] for check in checks):
         parts += _error_of_the_cell(task, record, lab)
     for check in checks:
-        if check["why"] or check in failed:
+        follows = check["hidden"] and task.code.id in record["raised"]  # from the cell's error, and tells nothing new
+        if not follows and (check["why"] or check in failed):
             parts += _feedback_on_check(check, task, record, lab)
     if failed:
         parts.append(Part(HINT, task.hints.source))
@@ -205,7 +206,11 @@ def summary_of(record: dict, lab: Lab) -> str:
     whole = [name for name in names if earned.get(name) == possible.get(name)]
     hidden = sum(check["hidden"] and check["earned"] == check["points"] for check in record["checks"])
     if not whole:
-        return "No task is right in all its checks yet. Below, each says what it found and what to try next."
+        first = next((task for task in lab.tasks if not earned.get(task.name)), lab.tasks[0])
+        return (
+            "No task is right in all its checks yet. Below, each says what it found and what to try next. Begin with "
+            f"{title_of(first)}: work its example through by hand, then open its first hint."
+        )
     how_many = (
         f"{'All' if len(whole) == len(names) else len(whole)} of {len(names)} tasks" if len(names) > 1 else "The task"
     )

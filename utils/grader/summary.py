@@ -7,6 +7,7 @@ from urllib.parse import quote
 from utils.course.notebooks.lab import Lab
 from utils.grader import decisions, gradebook, pages, reading
 from utils.grader.feedback import NEXT, ClassStanding, page_path, standing_of, title_of, title_of_question
+from utils.grader.rules import UNSOLVED
 from utils.grader.similar import Pair, similar_pairs
 from utils.grader.written import questions
 
@@ -71,15 +72,23 @@ def shares_right_in_full(records: list[dict]) -> dict[str, float]:
 
 
 def most_failed_checks(records: list[dict]) -> list[tuple[str, int, str]]:
-    """(check, number of students who failed it, the most common line of the message), the most common first."""
+    """(check, number of students who failed it, the most common line of the message), the most common first.
+
+    A check that somebody got wrong says that, however many have not written it yet.
+    """
     messages: dict[str, Counter] = {}
     for record in records:
         for check in record["checks"]:
             if check["earned"] < check["points"]:
                 lines = [line for line in check["message"].splitlines() if line.startswith(NEXT)]
                 first = (lines or check["message"].splitlines() or [""])[0].removeprefix(NEXT).strip()
-                messages.setdefault(check["check"], Counter())[first] += 1
-    rows = [(name, counts.total(), counts.most_common(1)[0][0][:200]) for name, counts in messages.items()]
+                said = "not solved yet" if check["why"] == UNSOLVED else first
+                messages.setdefault(check["check"], Counter())[said] += 1
+    commonest = {
+        name: max(counts, key=lambda said, counts=counts: (said != "not solved yet", counts[said]))
+        for name, counts in messages.items()
+    }
+    rows = [(name, counts.total(), commonest[name][:200]) for name, counts in messages.items()]
     return sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
 
 

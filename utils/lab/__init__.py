@@ -1,7 +1,7 @@
 """Questions to a student's code, and checks of its answers."""
 
 from utils.lab.ask import (
-    LONG,
+    MOST_LINES,
     Answer,
     Ask,
     check_names,

@@ -24,7 +24,8 @@ from utils.lab import plain_values
 from utils.lab.plain_values import Unserializable
 
 LONGEST_SHOWN = 300  # characters of a value in a message
-LONG = 12  # lines of a question; a longer one is printed below the rest of the message, not above it
+MOST_LINES = 8  # of a message, with the verdict above it and the student's lines below; a question too many stands last
+SHORT = 3  # lines of a question that stands in a note
 ASKED = "<what the check asks>"  # the file name of a question's code
 
 
@@ -71,7 +72,10 @@ class Answer:
         """The returned value. If the code raised, raises that exception with a note that quotes the question."""
         __tracebackhide__ = True
         if self.raised is not None:
-            self.raised.add_note(f"asked: {_question(self)}")
+            question = _question(self)
+            self.raised.add_note(
+                "\n".join(["asked:", question]) if question.count("\n") >= SHORT else f"asked: {question}"
+            )
             raise self.raised
         return self.returned
 
@@ -300,7 +304,7 @@ def _same_values(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
 
 def _report(answer: Answer, expected: str, difference: str = "", next_step: str = "") -> str:
     raised = answer.raised
-    got = _show(answer.returned) if raised is None else f"{type(raised).__name__}: {raised}"
+    got = _show(answer.returned) if raised is None else _first_line(f"{type(raised).__name__}: {raised}")
     lines = [f"expected: {expected}", f"got:      {got}"]
     lines += [f"differs:  {difference}"] * bool(difference)
     if missing := re.match(r"name '(\w+)' is not defined", str(raised) if isinstance(raised, NameError) else ""):
@@ -308,7 +312,13 @@ def _report(answer: Answer, expected: str, difference: str = "", next_step: str 
     lines += [f"next:     {next_step}"] * bool(next_step)
     question = _question(answer)
     # The next step must not be printed below a page of code.
-    return "\n".join([*lines, "asked:", question] if question.count("\n") >= LONG else [question, *lines])
+    together = 1 + question.count("\n") + 1 + len(lines) + len(lines_raised_at(raised))
+    return "\n".join([question, *lines] if together <= MOST_LINES else [*lines, "asked:", question])
+
+
+def _first_line(text: str) -> str:
+    first, *more = text.strip().splitlines()
+    return first + " …" * bool(more)
 
 
 def _about_a_missing_name(name: str, question: str) -> str:

@@ -12,6 +12,8 @@ uses the code of some tasks waits until their checks have passed:
 
 import ast
 import hashlib
+import html
+import json
 import os
 import re
 import time
@@ -34,6 +36,10 @@ class Task:
     unchanged: str = ""
 
 
+OWN = (
+    "# Task {} · YOUR CODE"  # how a task's cell begins in a starter: by that it is known, wherever its text has changed
+)
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
 CHECK = re.compile(r"^# %% ([\w-]+)\n", re.MULTILINE)  # above each check's code in the cell that holds them all
 
 
@@ -68,7 +74,7 @@ class Progress:
         self.not_passed[name] = "wrong"
         self.earned[name] = self.ask.points = 0
         source = self._newest_definition(task)
-        if mistake := self._syntax_error(source):
+        if mistake := self._syntax_error(source) or self._gone(task, number):
             raise Wrong(f"Task {number} was not checked: {mistake}")
         try:
             self._run(self.codes[name])
@@ -82,12 +88,17 @@ class Progress:
             self.earned[name] = self.ask.points
             points = f": {self._points(name)}" * bool(self.ask.points)
             raised = error.__cause__ if isinstance(error, Wrong) else error
-            raise Wrong(f"Task {number} is not right yet{points}.\n{_error_message(error)}") from raised
+            message, _, asked = _error_message(error).partition("\nasked:\n")
+            if asked:
+                self._fold_below("What was asked", asked)
+            raise Wrong(f"Task {number} is not right yet{points}.\n{message}") from raised
         else:
             self.passed.add(name)
             self.earned[name] = task.points
             del self.not_passed[name]
             print(f"Task {number}: {self._points(name)}, {self._so_far()}")
+            if ways := self._other_ways(name):
+                self.shell.display_pub.publish({"text/markdown": ways, "text/plain": ways})
 
     def needs(self, line: str, cell: str):
         """Run the cell, and return the value of its last line, if the checks of all tasks in `line` have passed."""
@@ -145,6 +156,48 @@ class Progress:
                 "next:     correct that line, run your cell, then this check; an older version is not checked in its place"
             )
         return ""
+
+    def _gone(self, task: Task, number: int) -> str:
+        """What the task's cell, as it was run last, defines no more: what an earlier run of it defined is still there."""
+        cells = self.shell.history_manager.input_hist_raw
+        own = [cell for cell in cells if cell.startswith(OWN.format(number))]
+        gone = [name for name in task.defines if own and name not in self._bound_in(own[-1])]
+        if not gone or any(gone[0] in self._bound_in(cell) for cell in cells if cell not in own):
+            return ""
+        return (
+            f"your cell does not define `{gone[0]}` any more.\n"
+            f"next:     call it `{gone[0]}` again and run the cell, then this check; an older version is not checked in its "
+            "place"
+        )
+
+    def _bound_in(self, cell: str) -> set[str]:
+        """The names to which a cell gives a value."""
+        try:
+            nodes = list(ast.walk(ast.parse(self.shell.transform_cell(cell))))
+        except SyntaxError:
+            return set()
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        named = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+        return stored | named | {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+
+    def _other_ways(self, name: str) -> str:
+        """What the solution says of other ways to solve the task; "" where the solutions are not, or ask something else."""
+        for path in SOLUTIONS.glob("*.ipynb"):
+            book = json.loads(path.read_text(encoding="utf-8"))
+            cells = {cell.get("id"): "".join(cell["source"]) for cell in book["cells"]}
+            if cells.get(f"check-{name}", "").strip() == self.codes[name].strip():
+                return cells.get(f"ways-{name}", "")
+        return ""
+
+    def _fold_below(self, title: str, text: str) -> None:
+        """Show a text behind a title to click on, below all else that the cell that is running shows."""
+
+        def show(result) -> None:
+            self.shell.events.unregister("post_run_cell", show)
+            folded = f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"
+            self.shell.display_pub.publish({"text/html": folded, "text/plain": f"{title}:\n{text}"})
+
+        self.shell.events.register("post_run_cell", show)
 
     def _run(self, cell: str):
         tree, file = ast.parse(cell), self.shell.compile.cache(cell)

@@ -8,7 +8,7 @@ A task called NAME is these cells, in this order:
     check-NAME   the check, with `points` in the cell's metadata, and `needs`, a list of the tasks whose code its own calls;
                  a line `ask.earned(2)` in it gives them in parts (see utils.lab.Ask)
     hidden-NAME  none or one: a check tagged `hidden`, with points of its own, that the starter does not have
-    ways-NAME    none or one: prose, other ways to solve it, for those who have; the starter does not have it either
+    ways-NAME    none or one: prose, other ways to solve it; the starter does not have it, and shows it when its check passes
 
 The marks, each on a line of its own:
 

@@ -312,7 +312,8 @@ def _report(answer: Answer, expected: str, difference: str = "", next_step: str 
     lines += [f"next:     {next_step}"] * bool(next_step)
     question = _question(answer)
     # The next step must not be printed below a page of code.
-    together = 1 + question.count("\n") + 1 + len(lines) + len(lines_raised_at(raised))
+    place = 2 * (raised is not None)  # lines of the student's that mostly follow; a traceback is not in every process
+    together = 1 + question.count("\n") + 1 + len(lines) + place
     return "\n".join([question, *lines] if together <= MOST_LINES else [*lines, "asked:", question])
 
 

@@ -541,6 +541,20 @@ def test_rows_of_dicts_without_a_name_for_the_target():
     assert first_record(message, Model(lambda model, x: model.one(x)), alone, "collate")["loss"] > 0
 
 
+@pytest.mark.parametrize("alone", [TensorDataset(X), list(X)], ids=["a tuple of one", "a tensor"])
+def test_examples_of_one_are_their_own_targets(alone):
+    """Of an autoencoder."""
+    build = lambda: nn.Linear(X.shape[1], X.shape[1]).double()  # noqa: E731
+    torch.manual_seed(1)
+    model = build()
+    expected, there = by_hand(copy.deepcopy(model), F.mse_loss, X, X)
+    message = refused(copy.deepcopy(model), alone, "Say what of them is x", loss=nn.MSELoss())
+    assert first_record(message, model, alone, "collate", loss=nn.MSELoss())["loss"] == pytest.approx(
+        expected, rel=1e-12
+    )
+    torch.testing.assert_close(weights(model), there, rtol=0, atol=1e-14)
+
+
 def test_examples_of_three():
     """The last is y; x is all the others."""
     data = TensorDataset(X, OTHER, LABELS)

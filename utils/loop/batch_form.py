@@ -55,6 +55,10 @@ def _advice_on_pairs(batch: object, data: Dataset) -> str:
     """The lines that make pairs (x, y) of examples of another form, and lose none of their numbers."""
     if isinstance(batch, tuple | list) and len(batch) > 2:
         return _collate("batch[:-1], batch[-1]", "examples")
+    if isinstance(batch, Tensor):
+        return _collate("batch, batch", "examples")
+    if isinstance(batch, tuple | list) and len(batch) == 1 and isinstance(batch[0], Tensor):
+        return _collate("batch[0], batch[0]", "examples")
     if not isinstance(batch, Mapping):
         return ""
     numbers = [name for name in batch if all(isinstance(leaf, Tensor) for leaf in tree_leaves(batch[name]))]

@@ -771,7 +771,7 @@ wrong(
 wrong("returns at none", ("continue", "return"), says=["by continue, not return"])
 wrong("other default", ("weight_decay: float = 0.01", "weight_decay: float = 0.05"), says=["leave the defaults"])
 wrong(
-    "shrinks without a gradient",
+    "shrinks before it looks for a gradient",
     (
         """
         if p.grad is None:

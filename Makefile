@@ -22,7 +22,7 @@ site: $(READY)           ## the course as pages, build/site/index.html; runs it 
 publish: site            ## build/publish/: pages and students' archive for any static host; REPO=owner/name for Colab
 	$(BIN)/python -m utils.course publish $(if $(REPO),--repo "$(REPO)")
 
-test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; under 15 minutes
+test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; about half an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly" --ignore=notebooks/deeper
 
 affected: $(READY)       ## what the change at hand reaches, nearest first, up to the first red; BASE=main for a branch

@@ -1439,7 +1439,7 @@ def test_a_script_that_is_started_without_torchrun(tmp_path, monkeypatch, forked
     ended = launch.torchrun(tmp_path / "script.py", str(tmp_path / "x.pt"), world=2)
     assert ended.code == 0, ended.output
     assert set(line.replace("=n", "=2").split()) <= set(started[0])
-    weights = torch.tensor(eval(re.findall(r"weights (.+)", ended.output)[0]), dtype=torch.float64)
+    weights = torch.tensor(eval(re.findall(r"weights (\[\[.+?\]\])", ended.output)[0]), dtype=torch.float64)
     torch.testing.assert_close(weights, hand(linear(), X, LABELS).weight.detach(), rtol=0, atol=1e-12)
 
 

@@ -36,6 +36,8 @@ def map_tensors(function: Callable[[Tensor], object], tree: Tree) -> Tree:
 
 
 def to_device(tree: Tree, device: torch.device | str, non_blocking: bool = False) -> Tree:
+    if isinstance(tree, Tensor):
+        return tree.to(device, non_blocking=non_blocking)
     return map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking), tree)
 
 

@@ -106,7 +106,7 @@ class Snapshot:
 
     def __init__(self, model: nn.Module, copy_changing: bool = True, of_attempts: bool = True):
         self.model = model
-        self.modules = list(model.modules())
+        self.buffers = [module._buffers for module in model.modules()]
         self.copy_changing, self.of_attempts = copy_changing, of_attempts
         self.copies: dict[str, Tensor] = {}
         self.large: dict[str, tuple[Tensor, int]] = {}  # those copied, and the count of writes to each at that time
@@ -116,7 +116,7 @@ class Snapshot:
     def take(self) -> "Snapshot":
         earlier, self.copies = self.copies, {}
         # Most models have no buffers, and to go through all their names takes longer than the rest of this method.
-        for name, buffer in self.model.named_buffers() if any(m._buffers for m in self.modules) else ():
+        for name, buffer in self.model.named_buffers() if any(self.buffers) else ():
             if buffer.numel() * buffer.itemsize <= LARGE:
                 self.copies[name] = buffer.clone()
             elif name in earlier and not self._is_written(name, buffer):
@@ -143,7 +143,7 @@ class Snapshot:
     def note_uncounted_writes(self) -> None:
         """At the end of the first step, before it may be undone. Waits for the device, if there are large buffers."""
         if self.uncounted is None:
-            self.modules = list(self.model.modules())  # a forward may have made some
+            self.buffers = [module._buffers for module in self.model.modules()]  # a forward may have made some
             self.uncounted = set(self._uncounted_changes())
 
     def _uncounted_changes(self) -> list[str]:

@@ -183,6 +183,8 @@ def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
 
 def or_one(count: Tensor) -> Tensor:
     """The count, to divide by: 1 where nothing was counted."""
+    if count.device.type == "cpu" and count:  # the usual case; to ask a GPU would be to wait for it
+        return count
     return count + (count == 0) if count.is_floating_point() else count.clamp(min=1)
 
 
@@ -212,6 +214,9 @@ class Scores(NamedTuple):
     targets: int  # labels, or else what the loss was divided by
 
 
+ADD_TOGETHER = 64  # sums: to add one to another between two steps takes four times as long as when it is not the first
+
+
 class Mean:
     """A mean as a sum and a count, both on the device: adding does not synchronise, and the division happens once.
 
@@ -219,31 +224,40 @@ class Mean:
     """
 
     def __init__(self, device: torch.device | str = "cpu", sums: tuple[float, float] = (0.0, 0)):
-        self.total, self.count = (torch.tensor(part, dtype=torch.float64, device=device) for part in sums)
+        self._total, self._count = (torch.tensor(part, dtype=torch.float64, device=device) for part in sums)
+        self._not_added = []  # (sums, count), in order; so their rounding is that of adding each at once
 
     def add(self, totals: list[Tensor], count: Tensor, unless: Tensor | None = None) -> None:
         """Add sums over `count` items in all, except if `unless` (bool) is true; all are 0-dim tensors on this device."""
         if unless is not None:  # not times 0: a sum may be NaN
             totals = [total.masked_fill(unless, 0) for total in totals]
             count = count.masked_fill(unless, 0)
-        for total in totals:
-            self.total += total
-        self.count += count
+        self._not_added.append((totals, count))
+        if len(self._not_added) == ADD_TOGETHER:
+            self._add_up()
+
+    def _add_up(self) -> tuple[Tensor, Tensor]:
+        """The sum and the count, of all that was added."""
+        for totals, count in self._not_added:
+            for total in totals:
+                self._total += total
+            self._count += count
+        self._not_added.clear()
+        return self._total, self._count
 
     def over(self, ranks: Ranks) -> "Mean":
         """The Mean over all ranks: their sums and counts added up, not yet divided."""
         if ranks.world == 1:
             return self
-        mean = Mean(self.total.device)
-        mean.total = ranks.sum(self.total)
-        mean.count = ranks.sum(self.count)
+        mean = Mean(self._total.device)
+        mean._total, mean._count = map(ranks.sum, self._add_up())
         return mean
 
     @property
     def sums(self) -> tuple[float, float]:
         """(sum, count) as exact numbers, a whole count as an int; waits for the device."""
-        count = self.count.item()
-        return self.total.item(), int(count) if count.is_integer() else count
+        total, count = (part.item() for part in self._add_up())
+        return total, int(count) if count.is_integer() else count
 
     def value(self) -> float:
         """Sum over count. Raises ValueError if nothing was counted."""
@@ -253,5 +267,6 @@ class Mean:
         return total / count
 
     def clear(self) -> None:
-        self.total.zero_()
-        self.count.zero_()
+        self._not_added.clear()
+        self._total.zero_()
+        self._count.zero_()

@@ -13,7 +13,7 @@ from doing harm) and metrics.py (sums and counts, divided once).
 6. It fails early, with the value and the next move, before anything is overwritten.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -34,6 +34,8 @@ from utils.loop.batch_form import check_batch, pair_of
 from utils.loop.config import Config
 from utils.loop.diagnosis import (
     bad_gradient_message,
+    explain,
+    format_batch,
     name_examples_in_errors,
     out_of_memory_message,
     require_every_gradient,
@@ -159,14 +161,15 @@ def forward_backward(state: State, x: Tree, y: Tree, divisor: Tensor, loss: Loss
     return parts
 
 
-def micro_batches(state: State, x: Tree, y: Tree) -> Iterator[tuple[Tree, Tree]]:
+def micro_batches(state: State, x: Tree, y: Tree) -> Iterable[tuple[Tree, Tree]]:
     """(x, y) in at most state.n_micro_batches parts whose sizes differ by at most one; each x moves to the device here."""
+    if state.n_micro_batches == state.ranks.world == 1:  # what follows would say the same, and take longer
+        return [(to_device(x, state.device, non_blocking=True), y)]
     count = min(state.n_micro_batches, count_examples(x), state.smallest_share)  # as many on every rank
     parts = zip(split(x, count), split(y, count), strict=True)
     if state.ranks.world > 1:
         parts = sync_on_last_micro_batch(state.forward, parts, count)
-    for x_part, y_part in parts:
-        yield to_device(x_part, state.device, non_blocking=True), y_part
+    return ((to_device(x_part, state.device, non_blocking=True), y_part) for x_part, y_part in parts)
 
 
 def halve_micro_batches(state: State, error: Exception, x: Tree, y: Tree) -> None:
@@ -384,8 +387,11 @@ def train(
                     check_batch(x, y, len(order.indices(state.step)))
                 if order.is_padding(state.step):  # a rank without examples takes part with one that has no targets
                     y = rows(y, slice(0))
-                with name_examples_in_errors(order, state.step, f"step {state.step + 1}"):
+                try:
                     train_step(state, x, y, known_loss)
+                except Exception as error:
+                    explain(error, f"step {state.step + 1}, {format_batch(order, state.step, of_rank=True)}")
+                    raise
 
                 log_now = state.due(config.log_every)
                 validate_now = val_data is not None and state.due(config.val_every)

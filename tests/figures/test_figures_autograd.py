@@ -73,10 +73,10 @@ def test_computation_graph_names_every_node_and_what_it_keeps():
     assert [t for t in texts(figure) if t] == ["Add", "Exp", "keeps result", "Mul", "keeps other, self", "w"]
 
 
-def test_computation_graph_puts_inputs_to_the_right_and_apart():
+def test_computation_graph_puts_inputs_to_the_left_and_apart():
     figure = figures.computation_graph(["Add", "Exp", "Mul", "w"], DIAMOND, [[]] * 4)
     at = {text.get_text(): text.get_position() for text in figure.axes[0].texts}
-    assert at["Add"][0] < at["Exp"][0] == at["Mul"][0] < at["w"][0]
+    assert at["Add"][0] > at["Exp"][0] == at["Mul"][0] > at["w"][0]
     assert at["Exp"][1] != at["Mul"][1]
 
 

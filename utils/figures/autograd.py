@@ -265,7 +265,7 @@ def _rows(depth: list[int], edges: list[tuple[int, int]]) -> list[float]:
 
 
 def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: list[list[str]]) -> Figure:
-    """The nodes behind a tensor, the last operation on the left, in the direction in which backward runs.
+    """The nodes behind a tensor, the last operation on the right: backward runs to the left, as in the neuron's pictures.
 
     boxes: the names; edges: (place of a node, place of the node of an input), several between two nodes become one arrow
     with their number; saved: what each node keeps, [] for none. Nodes that no edge leaves are drawn as leaves.
@@ -274,7 +274,7 @@ def computation_graph(boxes: list[str], edges: list[tuple[int, int]], saved: lis
     height = _rows(depth, edges)
     inner = {start for start, _ in edges}
     figure, axes = new_figure(max(5.0, 1.8 * (max(depth) + 1)), 1.3 * (max(height) - min(height) + 1) + 0.9)
-    spots = [(1.6 * layer, row) for layer, row in zip(depth, height, strict=True)]
+    spots = [(1.6 * (max(depth) - layer), row) for layer, row in zip(depth, height, strict=True)]
     for start, end in sorted(set(edges)):
         bend = "arc3,rad=0.18" if depth[end] > depth[start] + 1 else "arc3"
         arrow = {

@@ -79,6 +79,21 @@ def test_windows_count_what_survives():
     assert (normal.get_x(), subnormal.get_x(), subnormal.get_x() + subnormal.get_width()) == (-6, -9, -6)
 
 
+def test_trajectories_draw_the_mean_of_more_weights_than_they_draw():
+    paths = np.array([[1.0, 1.0], [0.9, 0.7]])
+    exact, mean = np.array([1, 0.8]), np.array([1, 0.75])
+    figure = figures.trajectories(paths, exact=exact, nearest=np.ones(2), mean=mean, of=1000)
+    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata())]
+    assert drawn == [[1, 0.9], [1, 0.7], [1, 0.75], [1, 0.8], [1, 1]]
+    assert legend(figure) == ["stochastic, 2 weights", "mean of all 1,000", "exact", "to nearest"]
+
+
+def test_step_film_has_a_frame_for_each_step_and_says_what_is_stored():
+    film = figures.step_film([0.0, 2.0, 4.0], [(4.0, 3.5, 4.0), (4.0, 2.5, 2.0)])
+    assert film.captions == ["step -0.5, stored 4", "step -1.5, stored 2"]
+    assert len(set(film.frames)) == 2
+
+
 def test_number_line_names_numbers_midpoints_and_what_becomes_of_each_step():
     figure = figures.number_line([0.0, 2.0, 4.0], [(4.0, 3.5, 4.0), (4.0, 2.5, 2.0)])
     named = ["0", "2", "4", "midpoint\n1", "midpoint\n3"]
@@ -106,6 +121,14 @@ def test_loss_curves_draw_the_mean_of_each_window_for_each_seed():
     assert drawn == [[3, 1], [7, 2], [13, 11], [17, 12]]
     assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata())] == [[1, 3]] * 4
     assert legend(axes.figure) == ["a", "b"]
+
+
+def test_loss_curves_mark_where_a_recipe_stands_after_a_quarter():
+    losses = np.array([[8.0, 6.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [4.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]])
+    (axes,) = figures.loss_curves({"a": losses, "b": losses + 10}, window=2, quarter_of="a").axes
+    mark = axes.lines[-1]
+    assert (list(mark.get_xdata()), list(mark.get_ydata())) == ([2, 8], [5, 5])
+    assert legend(axes.figure) == ["a", "b", "a after a quarter"]
 
 
 def test_loss_curves_refuse_a_window_that_is_longer_than_the_run():

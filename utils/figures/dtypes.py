@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from utils.figures.player import Film, film
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALE, PURPLE, RED, SKY, new_figure
 
 FIELD_COLOURS = {"sign": ORANGE, "exponent": SKY, "mantissa": GREEN, "ignored": PALE}  # as the calculator has them
@@ -103,11 +104,12 @@ def counting(held: dict[str, list[float]]) -> Figure:
     return fig
 
 
-def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
+def loss_curves(curves: dict[str, np.ndarray], window: int, quarter_of: str = "") -> Figure:
     """The loss of training, a line for each seed of each recipe, each point the mean of `window` batches.
 
-    curves: recipe -> (seeds, steps). Recipes that lie on one another are told apart by their dashes. ValueError where
-    there are fewer steps than one window.
+    curves: recipe -> (seeds, steps). Recipes that lie on one another are told apart by their dashes. With `quarter_of`,
+    a thin line runs from where that recipe stands after a quarter of its steps, in the mean of its seeds, to the end.
+    ValueError where there are fewer steps than one window.
     """
     fig, axes = new_figure(7.6, 3.8)
     looks = (("-", 4.0, SKY), ("-", 1.8, RED), ("--", 1.8, BLACK), (":", 2.4, GREEN))
@@ -120,6 +122,11 @@ def loss_curves(curves: dict[str, np.ndarray], window: int) -> Figure:
         middle = window * (np.arange(points) + 0.5)
         axes.plot(middle, means.T, color=colour, linestyle=dash, linewidth=width)
         axes.plot([], [], color=colour, linestyle=dash, linewidth=width, label=name)
+    if quarter_of:
+        losses = curves[quarter_of]
+        steps = losses.shape[1]
+        level = losses[:, steps // 4 - window : steps // 4].mean()
+        axes.plot([steps // 4, steps], [level, level], color=GREY, linewidth=1, label=f"{quarter_of} after a quarter")
     axes.set(xlabel="step", ylabel="loss")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=3)
     return fig
@@ -163,6 +170,15 @@ def number_line(numbers: list[float], steps: list[tuple[float, float, float]]) -
     return fig
 
 
+def step_film(numbers: list[float], steps: list[tuple[float, float, float]]) -> Film:
+    """The film of `number_line`: one step after another from the same numbers, in the order of `steps`."""
+    shown = (
+        (f"step {end - start:+.3g}, stored {stored:.6g}", number_line(numbers, [(start, end, stored)]))
+        for start, end, stored in steps
+    )
+    return film(shown, "neighbouring numbers, the midpoints between them, and a step that is rounded")
+
+
 def descent_on_curves(
     curves: dict[float, np.ndarray], ends: dict[tuple[str, float], tuple[float, float, float]], window: int
 ) -> Figure:
@@ -193,12 +209,20 @@ def descent_on_curves(
     return fig
 
 
-def trajectories(paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray) -> Figure:
-    """Weights after each update. paths: (updates, weights) rounded stochastically; exact, nearest: (updates,)."""
+def trajectories(
+    paths: np.ndarray, exact: np.ndarray, nearest: np.ndarray, mean: np.ndarray | None = None, of: int = 0
+) -> Figure:
+    """Weights after each update. paths: (updates, weights) rounded stochastically; exact, nearest: (updates,).
+
+    The mean drawn is that of the paths; or `mean`, (updates,), where the paths are a few `of` more weights.
+    """
     fig, axes = new_figure(6.8, 3.6)
     axes.plot(paths, color=SKY, linewidth=0.9)
     axes.plot([], [], color=SKY, label=f"stochastic, {paths.shape[1]} weights")
-    axes.plot(paths.mean(axis=1), color=BLUE, linewidth=1.6, label="their mean")
+    if mean is None:
+        axes.plot(paths.mean(axis=1), color=BLUE, linewidth=1.6, label="their mean")
+    else:
+        axes.plot(mean, color=BLUE, linewidth=2.4, label=f"mean of all {of:,}")
     axes.plot(exact, color=BLACK, linewidth=1.2, linestyle="--", label="exact")
     axes.plot(nearest, "-.", color=RED, linewidth=2, label="to nearest")
     axes.set(xlabel="update", ylabel="weight")

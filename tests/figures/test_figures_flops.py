@@ -81,6 +81,16 @@ def test_roofline_without_points_draws_the_roofs():
     assert len(figures.roofline({"chip": (1e12, 1e11)}).axes[0].lines) == 1
 
 
+def test_roofline_draws_a_curve_through_its_places_and_refuses_one_that_is_not_positive():
+    places = [(0.1, 1e9), (1.0, 8e9), (10.0, 4e10)]
+    figure = figures.roofline({"chip": (1e12, 1e11)}, {"step": (1.0, 8e9)}, curves={"paid": places})
+    curve = figure.axes[0].lines[1]
+    assert list(zip(curve.get_xdata(), curve.get_ydata(), strict=True)) == places
+    assert legend(figure)[1:] == ["paid"]
+    with pytest.raises(ValueError, match=r"paid\[1\]"):
+        figures.roofline({"chip": (1e12, 1e11)}, curves={"paid": [(1.0, 0.0)]})
+
+
 def boxes(figure) -> dict[str, Bbox]:
     """Where each label of a point lies, in pixels of the finished figure."""
     figure.draw_without_rendering()

@@ -15,6 +15,7 @@ from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, S
 SERIES = (SKY, ORANGE, GREEN, PURPLE, YELLOW, RED)
 LINES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 STYLES = ("-", "-", "-", "--", "-.", ":")  # so that roofs of one height stay apart
+CURVES = (ORANGE, PURPLE)  # under a roofline, beside its LINES
 RIDGES = "osD^vP"
 PLACES = [  # of a label beside its point, in points: to the right below, to the left above, and then further away
     *(((7, -10), "left"), ((-6, 6), "right"), ((7, 4), "left"), ((-6, -12), "right")),
@@ -166,16 +167,20 @@ def launch_timeline(
 
 
 def roofline(
-    machines: dict[str, tuple[float, float]], points: dict[str, tuple[float, float]] | None = None, title: str = ""
+    machines: dict[str, tuple[float, float]],
+    points: dict[str, tuple[float, float]] | None = None,
+    title: str = "",
+    curves: dict[str, list[tuple[float, float]]] | None = None,
 ) -> Figure:
     """Attainable FLOP/s against arithmetic intensity (FLOPs for each byte moved), both logarithmic.
 
     `machines`: label -> (peak FLOP/s, bandwidth bytes/s), one roof each, its ridge marked; `points`: label ->
-    (intensity, FLOP/s) of programs that were measured. ValueError for a peak, a bandwidth or a point that is not
-    positive.
+    (intensity, FLOP/s) of programs that were measured; `curves`: label -> such pairs, in order, drawn as a dashed line.
+    ValueError for a peak, a bandwidth, a point or a place of a curve that is not positive.
     """
-    points = points or {}
-    for label, pair in [*machines.items(), *points.items()]:
+    points, curves = points or {}, curves or {}
+    places = [(label, pair) for label, curve in curves.items() for pair in curve]
+    for label, pair in [*machines.items(), *points.items(), *places]:
         _all_positive({f"{label}[{place}]": value for place, value in enumerate(pair)}, "roofline value")
     fig, axes = new_figure(7.4, 4.4)
     ridges = {label: peak / bandwidth for label, (peak, bandwidth) in machines.items()}
@@ -187,6 +192,8 @@ def roofline(
         name = f"{label}: {prefixed(peak, 'FLOP/s')}, {prefixed(bandwidth, 'B/s')}, ridge at {ridge:.3g}"
         roof, sign = ([left, ridge, right], [left * bandwidth, peak, peak]), {"marker": mark, "markevery": [1]}
         axes.plot(*roof, linestyle=style, color=colour, linewidth=2, label=name, markersize=7, **sign)
+    for (label, curve), colour in zip(curves.items(), CURVES, strict=False):
+        axes.plot(*zip(*curve, strict=True), linestyle="--", color=colour, linewidth=1.6, label=label)
     labels = []
     for number, (label, (x, rate)) in enumerate(points.items()):
         axes.plot([x], [rate], "D", color=BLACK, markersize=4)
@@ -219,9 +226,13 @@ def _part_labels(fig: Figure, labels: list[Annotation]) -> None:
 def _places(axes: Axes, labels: list[Annotation]) -> list[tuple[tuple[float, float], str]]:
     """The offset and the side of each label."""
     points = {label: axes.transData.transform(label.xy) for label in labels}
-    roofs = [axes.transData.transform_path(line.get_path()) for line in axes.lines if len(line.get_xdata()) > 1]
+    drawn = [(line, axes.transData.transform_path(line.get_path())) for line in axes.lines if len(line.get_xdata()) > 1]
+    roofs = [path for _, path in drawn]
     marks = [Bbox.from_bounds(x - 3, y - 3, 6, 6) for x, y in points.values()]
-    marks += [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in (roof.vertices[1] for roof in roofs)]
+    marks += [
+        Bbox.from_bounds(x - 5, y - 5, 10, 10)
+        for x, y in (path.vertices[1] for line, path in drawn if line.get_markevery())
+    ]
     frame = axes.get_window_extent()
     taken = []  # the boxes of the labels that have their place
 

@@ -39,7 +39,8 @@ PROGRAM = ROOT / "notebooks" / "program" / "05_modules_and_initialisation.py"
 class SharedSize(optim.Optimizer):
     """Adam, but that all weights of a row, of a tensor, or of the network, have one size: the root of their mean square.
 
-    A vector is one row. With "weight" it is Adam.
+    A vector is one row. With "weight" it is Adam. With "first tensor" that one tensor has one size, and the others are
+    Adam's; with "others" it is the other way round. The GPT's first tensor is its table of letters.
     """
 
     def __init__(self, parameters, lr: float, shared_by: str) -> None:
@@ -52,6 +53,8 @@ class SharedSize(optim.Optimizer):
             return [sum(s.sum() for s in squares) / sum(s.numel() for s in squares)] * len(squares)
         if self.shared_by == "tensor":
             return [s.mean() for s in squares]
+        if self.shared_by in ("first tensor", "others"):
+            return [s.mean() if (n == 0) == (self.shared_by == "first tensor") else s for n, s in enumerate(squares)]
         return [s.mean(dim=-1, keepdim=True) for s in squares] if self.shared_by == "row" else squares
 
     @torch.no_grad()
@@ -75,8 +78,12 @@ MAKERS = {
     "one size for the network": partial(SharedSize, shared_by="network"),
     "one size for each tensor": partial(SharedSize, shared_by="tensor"),
     "one size for each row": partial(SharedSize, shared_by="row"),
+    "one size for the table of letters": partial(SharedSize, shared_by="first tensor"),
+    "one size for each other tensor": partial(SharedSize, shared_by="others"),
     "AdamW, averages first": partial(optim.AdamW, weight_decay=0.1),
     "AdamW, five full steps first": partial(optim.AdamW, weight_decay=0.1),
+    "AdamW, clipped in the warm-up": partial(optim.AdamW, weight_decay=0.1),
+    "AdamW, clipped after the warm-up": partial(optim.AdamW, weight_decay=0.1),
 }
 AVERAGES_FIRST, FULL_STEPS_FIRST = 40, 5  # steps before the first of the run: at a rate of 0, and at the run's
 BEST_CONSTANT = {"SGD": 0.1, "momentum": 0.03, "Nesterov": 0.03, "Adam": 1e-3}  # of the GPT, as its sweep found them
@@ -107,6 +114,14 @@ class Run:
         down = (1 + math.cos(math.pi * (step - self.warmup) / (steps - self.warmup))) / 2
         return self.lr * (down if self.cosine else 1)
 
+    def limit(self, step: int) -> float:
+        """Of the global norm in this step: two of the optimizers clip in the warm-up alone, or after it alone."""
+        off = {
+            "AdamW, clipped in the warm-up": step >= self.warmup,
+            "AdamW, clipped after the warm-up": step < self.warmup,
+        }
+        return math.inf if off.get(self.optimizer) else self.clip or math.inf
+
 
 def fit(
     run: Run, model: nn.Module, batches: list, loss_of: Callable, stop: int | None = None, first: Callable | None = None
@@ -130,7 +145,7 @@ def fit(
         loss = loss_of(*batch)
         optimizer.zero_grad()
         loss.backward()
-        norms.append(nn.utils.clip_grad_norm_(model.parameters(), run.clip or math.inf).item())  # before the clip
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), run.limit(step)).item())  # before the clip
         optimizer.param_groups[0]["lr"] = run.rate(step, len(batches))
         optimizer.step()
         losses.append(loss.item())
@@ -262,6 +277,11 @@ def runs_of_reasons(whole: dict) -> Iterator[Run]:
         yield Run("gpt", "one size for the network", 1e-3, seed)
         yield Run("gpt", "one size for each tensor", 3e-3, seed)
         yield Run("gpt", "one size for each row", 1e-3, seed)
+    for seed in range(3):
+        yield from (Run("gpt", f"AdamW, clipped {when} the warm-up", 0.01, seed, **whole) for when in ("in", "after"))
+        yield from (Run("gpt", "one size for each tensor", rate, seed) for rate in (1e-4, 3e-4))
+        yield Run("gpt", "one size for the table of letters", 1e-3, seed)
+        yield from (Run("gpt", "one size for each other tensor", rate, seed) for rate in (3e-4, 1e-3))
 
 
 def runs_of_ledger(whole: dict) -> Iterator[Run]:

@@ -15,13 +15,12 @@ def title(axes) -> str:
     return axes.get_title(loc="left") or axes.get_title()
 
 
-def test_constant_gradient_names_each_line_at_its_end():
-    figure = figures.constant_gradient({"a": [1.0, 2.0, 4.0], "b": [1.0, 0.5]})
-    a, b = figure.axes[0].lines
-    assert (list(a.get_xdata()), list(a.get_ydata())) == ([1, 2, 3], [1.0, 2.0, 4.0])
-    assert list(b.get_ydata()) == [1.0, 0.5]
-    assert [(text.get_text(), text.xy) for text in figure.axes[0].texts] == [("a", (3, 4.0)), ("b", (2, 0.5))]
-    assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+def test_over_steps_draws_each_line_and_the_level_if_there_is_one():
+    (axes,) = figures.over_steps({"a": [1.0, 0.5], "b": [2.0, 3.0, 4.0]}, "norm", level=("the limit", 1.5)).axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[1.0, 0.5], [2.0, 3.0, 4.0], [1.5, 1.5]]
+    assert axes.get_yscale() == "log" and [text.get_text() for text in axes.texts] == ["the limit"]
+    (axes,) = figures.over_steps({"a": [1.0, 0.5]}, "factor").axes
+    assert axes.get_yscale() == "linear" and len(axes.lines) == 1 and axes.get_ylabel() == "factor"
 
 
 def test_valley_draws_each_path_whole_in_a_panel_of_its_own():

@@ -74,6 +74,26 @@ def test_a_step_is_as_the_gradient_among_weights_that_share_one_size(shared_by, 
         )
 
 
+@pytest.mark.parametrize(("shared_by", "shares"), [("first tensor", [True, False]), ("others", [False, True])])
+def test_the_first_tensor_or_the_others_share_their_sizes_and_the_rest_is_adams(shared_by, shares):
+    """Adam's first step is as long for every gradient; among weights that share a size it is as the gradient."""
+    tensors = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    for p in tensors:
+        p.grad = torch.tensor([1.0, 4.0])
+    sweep_optimizers.SharedSize(tensors, 0.1, shared_by).step()
+    assert [(p[1] / p[0]).item() for p in tensors] == pytest.approx([4 if shared else 1 for shared in shares], rel=1e-3)
+
+
+def test_two_runs_clip_on_one_side_of_the_end_of_the_warmup_alone():
+    inside, behind = (
+        Run("gpt", f"AdamW, clipped {when} the warm-up", 0.01, warmup=2, clip=1.0) for when in ("in", "after")
+    )
+    assert [inside.limit(step) for step in range(4)] == [1.0, 1.0, math.inf, math.inf]
+    assert [behind.limit(step) for step in range(4)] == [math.inf, math.inf, 1.0, 1.0]
+    assert Run("gpt", "AdamW", 0.01, warmup=2, clip=1.0).limit(3) == 1.0
+    assert Run("gpt", "AdamW", 0.01, warmup=2).limit(0) == math.inf
+
+
 def test_the_schedule_of_the_script_is_that_of_the_program():
     program = (ROOT / "notebooks" / "program" / "06_optimizers_and_schedules.py").read_text(encoding="utf-8")
     body = program[program.index("def rate(step):") : program.index("def validate")]

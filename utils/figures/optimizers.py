@@ -16,21 +16,6 @@ STYLES = ("-", "--", "-.", (0, (1.5, 1.2)))
 OFFSET = {"textcoords": "offset points"}
 
 
-def constant_gradient(updates: dict[str, list[float]]) -> Figure:
-    """Length of each update in units of the learning rate, both axes logarithmic; name -> updates from step 1 on.
-
-    Each line carries its name at its end.
-    """
-    fig, axes = new_figure(7.4, 3.6)
-    for place, sizes in enumerate(updates.values()):
-        look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4], "linewidth": 2}
-        axes.plot(range(1, len(sizes) + 1), sizes, **look)
-    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="update / learning rate")
-    axes.grid(color=PALE)
-    _name_ends(axes, list(updates))
-    return fig
-
-
 def _name_ends(axes, names: list[str]) -> None:
     """Each line's name at its end; lines that end within a twentieth of the panel share one label, a name a row."""
     ends = [(float(line.get_xdata()[-1]), float(line.get_ydata()[-1])) for line in axes.lines]
@@ -164,6 +149,23 @@ def run_losses(losses: dict[str, list[list[float]]], window: int, level: tuple[s
     axes.grid(color=PALE)
     axes.legend(loc="upper right", fontsize=9)
     _plain_numbers(axes)
+    return fig
+
+
+def over_steps(lines: dict[str, list[float]], ylabel: str, level: tuple[str, float] | None = None) -> Figure:
+    """A line for each name, a value for each step; with a level (its name, its height) dotted, and then logarithmic."""
+    fig, axes = new_figure(7.4, 2.8)
+    for place, (name, values) in enumerate(lines.items()):
+        look = {"color": COLOURS[place % 4], "linestyle": STYLES[place % 4], "linewidth": 1.8}
+        axes.plot(range(len(values)), values, label=name, **look)
+    axes.set(xlabel="step", ylabel=ylabel)
+    if level:
+        name, height = level
+        axes.set_yscale("log")
+        axes.axhline(height, color=BLACK, linewidth=1, linestyle=":")
+        axes.annotate(name, (0.02, height), xycoords=("axes fraction", "data"), xytext=(0, 4), fontsize=9, **OFFSET)
+    axes.grid(color=PALE)
+    axes.legend(loc="upper right", fontsize=9)
     return fig
 
 

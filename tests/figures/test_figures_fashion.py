@@ -17,6 +17,21 @@ def test_image_columns_put_each_image_below_its_label():
     assert not bottom_left.images
 
 
+def test_image_columns_with_a_limit_have_one_scale_with_0_in_its_middle():
+    figure = figures.image_columns({"small": np.full((1, 2, 2), 0.1), "large": np.full((1, 2, 2), -0.4)}, 0.4)
+    assert [panel.images[0].get_clim() for panel in figure.axes] == [(-0.4, 0.4)] * 2
+
+
+def test_what_comes_out_of_each_part_is_drawn_as_it_was_given():
+    image, sums, scores = np.eye(2), np.array([-2.0, 1.0, 3.0]), np.array([0.5, -1.0])
+    panels = figures.through_the_network(image, sums, sums.clip(0), scores, ("a", "b")).axes
+    bars = [[bar.get_width() for bar in panel.patches] for panel in panels[1:]]
+    assert np.array_equal(panels[0].images[0].get_array(), image)
+    assert bars == [[-2, 1, 3], [0, 1, 3], [0.5, -1]]
+    assert panels[2].get_title() == "ReLU\n2 of 3 stay above 0"
+    assert panels[3].patches[0].get_facecolor() != panels[3].patches[1].get_facecolor()
+
+
 def test_epoch_curves_draw_every_seed_and_name_each_curve_once():
     (axes,) = figures.epoch_curves({"a": [[3, 2], [4, 1]], "b": [[5, 6]]}, "loss").axes
     assert [list(line.get_ydata()) for line in axes.lines] == [[3, 2], [4, 1], [5, 6]]

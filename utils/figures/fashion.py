@@ -6,8 +6,12 @@ from matplotlib.figure import Figure
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, RED, SKY, new_figure, plate
 
 
-def image_columns(columns: dict[str, np.ndarray]) -> Figure:
-    """One column of pictures per label; `columns`: label -> images (n, H, W), black is the lowest value."""
+def image_columns(columns: dict[str, np.ndarray], limit: float | None = None) -> Figure:
+    """One column of pictures per label; `columns`: label -> images (n, H, W).
+
+    Black is the lowest value of each picture; with a `limit`, one scale for all: -limit is black, 0 grey, limit white.
+    """
+    scale = {} if limit is None else {"vmin": -limit, "vmax": limit}
     rows = max(len(images) for images in columns.values())
     fig, axes = new_figure(0.92 * len(columns), 0.95 * rows + 0.35, nrows=rows, ncols=len(columns), squeeze=False)
     for column, (label, images) in zip(axes.T, columns.items(), strict=True):
@@ -15,7 +19,38 @@ def image_columns(columns: dict[str, np.ndarray]) -> Figure:
         for row, panel in enumerate(column):
             _hide_axes(panel)
             if row < len(images):
-                panel.imshow(images[row], cmap="gray")
+                panel.imshow(images[row], cmap="gray", **scale)
+    return fig
+
+
+def through_the_network(
+    image: np.ndarray, sums: np.ndarray, kept: np.ndarray, scores: np.ndarray, names: tuple[str, ...]
+) -> Figure:
+    """One image (H, W), and what comes out of each part of a network: its sums, what ReLU keeps of them, its scores.
+
+    sums, kept: (n,), a bar each; scores: one for each name, the highest is green.
+    """
+    fig, axes = new_figure(8.0, 3.6, ncols=4, width_ratios=(1, 1, 1, 1.2))
+    titles = (f"Flatten\n{image.size} grey values", f"Linear\n{len(sums)} weighted sums",
+              f"ReLU\n{(kept > 0).sum()} of {len(kept)} stay above 0", f"Linear\n{len(scores)} scores")  # fmt: skip
+    for panel, title in zip(axes, titles, strict=True):
+        panel.set_title(title, loc="center", fontsize=9)
+    axes[0].imshow(image, cmap="gray")
+    _hide_axes(axes[0])
+    reach = 1.05 * np.abs(sums).max()
+    for panel, values in zip(axes[1:3], (sums, kept), strict=True):
+        panel.barh(range(len(values)), values, color=[RED if value < 0 else BLUE for value in values])
+        panel.axvline(0, color=BLACK, linewidth=0.8)
+        panel.set(xlim=(-reach, reach), ylim=(len(values) - 0.5, -0.5), yticks=[])
+    axes[3].barh(
+        range(len(names)), scores, color=[GREEN if k == np.argmax(scores) else BLUE for k in range(len(names))]
+    )
+    axes[3].axvline(0, color=BLACK, linewidth=0.8)
+    axes[3].set(ylim=(len(names) - 0.5, -0.5))
+    axes[3].set_yticks(range(len(names)), names, fontsize=8)
+    for panel in axes[1:]:
+        panel.tick_params(axis="x", labelsize=8)
+        panel.spines["left"].set_visible(False)
     return fig
 
 

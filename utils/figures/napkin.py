@@ -3,7 +3,6 @@
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from matplotlib.ticker import LogLocator
 
 from utils.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, YELLOW, filled, new_figure, plate
 
@@ -58,32 +57,6 @@ def model_against_data(
     axes.set(xscale="log", yscale="log", xlim=(1e8, 1e12), ylim=(1e8, 1e14))
     axes.set(xlabel="parameters N", ylabel="training tokens D")
     fig.legend(loc="outside upper center", ncols=len(budgets), fontsize=8, frameon=False)
-    return fig
-
-
-def seconds_by_batch(seconds: dict[int, float], forecast: float) -> Figure:
-    """Seconds of one epoch against the batch size, both logarithmic; a dashed line at what the napkin says.
-
-    seconds: batch size -> seconds. ValueError if there are none, or one is not above zero.
-    """
-    if not seconds or min(*seconds, *seconds.values(), forecast) <= 0:
-        raise ValueError(f"seconds={seconds!r}, forecast={forecast!r}: give batches, all of them above zero")
-    fig, axes = new_figure(7.4, 3.4)
-    axes.plot(list(seconds), list(seconds.values()), "o-", color=BLUE)
-    axes.axhline(forecast, color=BLACK, linestyle="--", linewidth=1.2)
-    above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
-    axes.annotate(f"the napkin: {forecast:.2g} s", (min(seconds), forecast), **above)
-    for batch in (min(seconds), max(seconds)):
-        axes.annotate(f"{seconds[batch]:.2g} s", (batch, seconds[batch]), ha="center", **above)
-    axes.set(xscale="log", yscale="log", xlabel="pictures in a batch", ylabel="seconds for one epoch")
-    axes.set(
-        xlim=(min(seconds) / 1.4, 1.4 * max(seconds)),
-        ylim=(min(forecast, *seconds.values()) / 1.6, 1.8 * max(seconds.values())),
-    )
-    axes.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds])
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.minorticks_off()
     return fig
 
 

@@ -43,20 +43,6 @@ def test_the_dotted_line_has_the_tokens_asked_for():
     assert "100 tokens for each parameter" in written(figure) and "10B" in written(figure)
 
 
-def test_seconds_are_drawn_for_each_batch_beside_the_napkins():
-    figure = figures.seconds_by_batch({10: 0.8, 100: 0.2, 1000: 0.1}, forecast=0.09)
-    curve, napkins = figure.axes[0].lines
-    assert (list(curve.get_xdata()), list(curve.get_ydata())) == ([10, 100, 1000], [0.8, 0.2, 0.1])
-    assert set(napkins.get_ydata()) == {0.09}
-    assert {"the napkin: 0.09 s", "0.8 s", "0.1 s"} <= set(texts(figure))
-
-
-@pytest.mark.parametrize(("seconds", "forecast"), [({}, 0.1), ({10: 0.0}, 0.1), ({0: 0.1}, 0.1), ({10: 0.1}, -1)])
-def test_seconds_that_have_no_logarithm_are_refused(seconds, forecast):
-    with pytest.raises(ValueError, match="above zero"):
-        figures.seconds_by_batch(seconds, forecast)
-
-
 def test_what_binds_draws_the_curve_and_labels_each_memory():
     figure = figures.what_binds(np.array([1.0, 100.0]), np.array([3e9, 30e9]), {"alone": 5e9, "sharded": 160e9})
     curve, *walls = figure.axes[0].lines

@@ -181,9 +181,9 @@ def count_beforehand(loss: Loss, targets: Tree) -> Tensor:
     return count_entries(targets) if targets.is_floating_point() else count_targets(targets)
 
 
-def or_one(count: Tensor) -> Tensor:
-    """The count, to divide by: 1 where nothing was counted."""
-    if count.device.type == "cpu" and count:  # the usual case; to ask a GPU would be to wait for it
+def or_one(count: Tensor, on_host: bool = False) -> Tensor:
+    """The count, to divide by: 1 where nothing was counted. On the host it may be asked; to ask a GPU is to wait for it."""
+    if on_host and count:
         return count
     return count + (count == 0) if count.is_floating_point() else count.clamp(min=1)
 

@@ -103,13 +103,14 @@ def train_step(state: State, x: Tree, y: Tree, loss: Loss) -> None:
     y = to_device(y, state.device, non_blocking=True)
     state.before.take()  # to undo an attempt that runs out of memory, or a step that is left out
     count = count_beforehand(loss, y)
-    divisor = or_one(state.ranks.sum(count))  # as in lecture 09, "Accumulate": sums, divided once
+    on_host = state.guard.on_host
+    divisor = or_one(state.ranks.sum(count), on_host)  # as in lecture 09, "Accumulate": sums, divided once
     parts = forward_backward_with_retry(state, x, y, divisor, loss)  # zero, forward, backward
     losses, counts = zip(*parts, strict=True)
     state.scaler.unscale_(state.optimizer)  # before the clip, as in lecture 08; nothing to do but in fp16
     if not isinstance(loss, KnownLoss):  # it has said its count by now
         count = torch.stack(counts).sum(dtype=torch.float64)
-        scale_gradients(state.parameters, divisor / or_one(state.ranks.sum(count)))
+        scale_gradients(state.parameters, divisor / or_one(state.ranks.sum(count), on_host))
     state.norm = clip_gradients(state.parameters, state.config.clip)  # the norm before clipping
     state.guard.block_unless_finite(state.norm)
     # Lecture 08 has scaler.step(optimizer) here, which leaves out a step with an infinite gradient, in fp16 only. The guard

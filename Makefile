@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 LOOK := $(CURDIR)/utils/course/jupyter/custom
 # Three at a time, on two cores: many tests wait, for a process that hangs or for one that is killed.
-TESTS := -n 3 --dist worksteal --nbmake notebooks solutions tests
+TESTS := -n 3 --dist worksteal --nbmake solutions tests
 
 .PHONY: run help site publish test affected rehearse seeds test-browser quick torture check lab release tidy badges figures image receipt wheels
 
@@ -22,8 +22,8 @@ site: $(READY)           ## the course as pages, build/site/index.html; runs it 
 publish: site            ## build/publish/: pages and students' archive for any static host; REPO=owner/name for Colab
 	$(BIN)/python -m utils.course publish $(if $(REPO),--repo "$(REPO)")
 
-test: $(READY)           ## what every change must hold: tests, every lecture, every lab's solution; about half an hour on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly" --ignore=notebooks/deeper
+test: $(READY)           ## what every change must hold beside `make run`: tests, every lab's solution; about twenty minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) -m "not browser and not nightly"
 
 affected: $(READY)       ## what the change at hand reaches, nearest first, up to the first red; BASE=main for a branch
 	OMP_NUM_THREADS=1 $(BIN)/python -m utils.course affected $(if $(BASE),--base "$(BASE)")
@@ -47,7 +47,7 @@ torture: $(READY)        ## the promises of the loop, under attack: a table
 
 check: $(READY)          ## lint, format, every notebook, then every test but those of a browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(TESTS) notebooks
 
 lab: $(READY)            ## open JupyterLab at the README, the index of it all
 	JUPYTER_CONFIG_PATH="$(CURDIR)/utils/course/jupyter:$$JUPYTER_CONFIG_PATH" $(BIN)/jupyter lab --custom-css --ServerApp.tornado_settings="{'static_custom_path':['$(LOOK)']}" --LabApp.default_url=/lab/tree/README.md $(LAB)

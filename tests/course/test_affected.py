@@ -193,7 +193,7 @@ def test_notebooks_that_import_the_module_themselves_run_smallest_first_and_the_
     chosen = affected.plan(small, ["small/low.py"])
     assert chosen.using_notebooks == ["notebooks/01_first.ipynb", "solutions/01_lab.ipynb"]
     assert list(chosen.lines()) == [
-        "small/low.py: 5 test files, 2 notebooks (1 more import it only through other modules: make test)",
+        "small/low.py: 5 test files, 2 notebooks (1 more import it only through other modules: make check)",
         "Not run here, but by make test-browser: tests/browser/test_browser_low.py",
     ]
 

@@ -56,7 +56,7 @@ class Plan:
             far = len([other for other in books if other not in self.using_notebooks])
             yield (
                 f"{path}: {counted(tests, 'test file')}, {counted(len(books) - far, 'notebook')}"
-                + f" ({far} more import it only through other modules: make test)" * bool(far)
+                + f" ({far} more import it only through other modules: make check)" * bool(far)
             )
         if self.in_a_browser:
             yield f"Not run here, but by make test-browser: {', '.join(self.in_a_browser)}"

@@ -133,11 +133,3 @@ def test_gains_draw_the_mean_the_seeds_and_this_machine():
     assert [list(line.get_xdata()) for line in axes.lines] == [[0.1, 0.3], [], [0.4], [0.5]]
     assert [text.get_text() for text in axes.texts] == ["0.20", "0.40"]
     assert axes.yaxis_inverted()
-
-
-def test_sizes_name_the_ends_of_a_group_and_all_of_a_small_one():
-    figure = figures.sizes({"many": {"a": 3.0, "b": 1.0, "c": 2.0, "d": 4.0}, "few": {"e": 1.0, "f": 1.1, "g": 9.0}})
-    (axes,) = figure.axes
-    assert [list(line.get_xdata()) for line in axes.lines] == [[3, 1, 2, 4], [1, 1.1, 9]]
-    assert [text.get_text() for text in axes.texts] == ["b", "d", "e", "f", "g"]
-    assert axes.get_xscale() == "log"

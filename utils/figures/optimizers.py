@@ -188,26 +188,6 @@ def gains(kept: dict[str, list[float]], own: dict[str, list[float]]) -> Figure:
     return fig
 
 
-def sizes(groups: dict[str, dict[str, float]]) -> Figure:
-    """A row of dots for each group, on a logarithmic axis: group -> name -> size.
-
-    Named are the smallest and the largest, and all of a group of three or fewer.
-    """
-    fig, axes = new_figure(8.4, 0.8 * len(groups) + 1.0)
-    for place, (names, colour) in enumerate(zip(groups.values(), COLOURS, strict=False)):
-        axes.plot(list(names.values()), [place] * len(names), "o", color=colour, markersize=7, alpha=0.6)
-        ordered = sorted(names, key=names.get)
-        for row, name in enumerate(ordered if len(names) <= 3 else (ordered[0], ordered[-1])):
-            height = 19 if row == 1 and len(names) <= 3 else 8  # queries and keys are nearly alike
-            look = {"ha": "center", "fontsize": 9, **OFFSET}
-            axes.annotate(name, (names[name], place), xytext=(0, height), **look)
-    axes.set_yticks(range(len(groups)), list(groups))
-    axes.set(xscale="log", xlabel="size of the gradient", ylim=(len(groups) - 0.5, -0.8))
-    axes.margins(x=0.15)
-    axes.grid(color=PALE, axis="x")
-    return fig
-
-
 def _plain_numbers(*panels) -> None:
     for axes in panels:
         axes.yaxis.set_major_locator(FixedLocator([0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.5, 2, 2.2, 2.5, 3, 5, 10]))

@@ -32,12 +32,17 @@ def test_ranges_begin_and_end_where_they_are_told():
     assert texts(axes.figure) == ["1e-08", "10000", "0.001", "400"]
 
 
-def test_staircase_marks_where_ties_go():
-    x = np.arange(0, 4.1, 0.5)
-    (axes,) = figures.staircase(x, np.rint(x), ties=np.array([0.5, 1.5, 2.5])).axes
-    line, rounded, ties = axes.lines
-    assert list(line.get_ydata()) == list(x) and list(rounded.get_ydata()) == list(np.rint(x))
-    assert (list(ties.get_xdata()), list(ties.get_ydata())) == ([0.5, 1.5, 2.5], [0, 2, 2])
+def test_steps_and_weights_draw_some_and_count_all():
+    weights, steps = np.array([0.5, 0.25, 0.1, 0.01]), np.array([0.1, 0.01, 1e-4, 1e-5])
+    lost = np.array([False, True, False, True])
+    figure = figures.steps_and_weights({"a": (weights, steps, lost), "b": (weights, steps, ~lost)}, {"half": 0.5}, 2)
+    first, second = figure.axes
+    assert [axes.get_title(loc="left") for axes in (first, second)] == ["a: 50 % lost", "b: 50 % lost"]
+    changing, losing = first.lines[0], first.lines[2]
+    assert list(changing.get_xdata()) == [0.5, 0.1] and list(losing.get_xdata()) == []
+    line = next(line for line in first.lines if line.get_label() == "half")
+    assert list(line.get_ydata()) == [0.05, 0.25]
+    assert legend(figure) == ["changes the weight", "lost", "half"]
 
 
 def test_rounding_error_draws_one_named_line_for_each_format():

@@ -65,18 +65,28 @@ def ranges(limits: dict[str, tuple[float, float, float]]) -> Figure:
     return fig
 
 
-def staircase(x: np.ndarray, rounded: np.ndarray, ties: np.ndarray) -> Figure:
-    """What each x is rounded to, beside the line of no rounding; `ties`: the midpoints among x, marked."""
-    fig, axes = new_figure(6.4, 3.6)
-    axes.plot(x, x, color=GREY, linewidth=1, label="no rounding")
-    axes.plot(x, rounded, ".", color=BLUE, markersize=4, label="rounded")
-    at_ties = rounded[np.searchsorted(x, ties)]
-    axes.plot(ties, at_ties, "o", color=RED, markersize=6, label="ties")
-    axes.set_yticks(np.unique(rounded))
-    axes.set_xticks(np.unique(np.concatenate([ties, rounded])))
-    axes.tick_params(axis="x", labelsize=8)
-    axes.set(xlabel="number", ylabel="stored as")
-    axes.legend(loc="upper left")
+def steps_and_weights(
+    batches: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], lines: dict[str, float], every: int = 10
+) -> Figure:
+    """The step of each weight over the weight, both logarithmic: a panel for each batch, which says what share is lost.
+
+    batches: title -> (weights, steps, whether each is lost), sizes above 0. lines: label -> a step's share of the weight.
+    Only one weight in `every` is drawn; the share is that of all.
+    """
+    fig, row = new_figure(4.2 * len(batches) + 1.6, 3.8, ncols=len(batches), squeeze=False, sharex=True, sharey=True)
+    for axes, (title, (weights, steps, lost)) in zip(row[0], batches.items(), strict=True):
+        weights, steps, drawn_as_lost = (each[::every] for each in (weights, steps, lost))
+        for which, colour, label in ((~drawn_as_lost, BLUE, "changes the weight"), (drawn_as_lost, RED, "lost")):
+            axes.plot(weights[which], steps[which], ".", color=colour, markersize=1.5, alpha=0.5, rasterized=True)
+            axes.plot([], [], ".", color=colour, markersize=8, label=label)
+        for (label, share), dash in zip(lines.items(), ("-", "--"), strict=False):
+            ends = np.array([weights.min(), weights.max()])
+            axes.plot(ends, share * ends, dash, color=BLACK, linewidth=1.4, label=label)
+        axes.set(title=f"{title}: {100 * lost.mean():.0f} % lost", xlabel="weight", xscale="log", yscale="log")
+    # a handful of weights close to 0, and of tiny steps, would take half of the picture
+    axes.set(xlim=(2e-4, 0.5), ylim=(1e-9, 0.1))
+    row[0][0].set(ylabel="step")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
 
 

@@ -96,6 +96,12 @@ def test_scale_by_depth_draws_each_start_over_its_law():
     assert figure.axes[0].get_yscale() == "log"
 
 
+def test_scale_by_depth_draws_no_law_where_there_is_none():
+    figure = figures.scale_by_depth({"He": [1.0, 1.1], "own": [0.4, 0.2]}, ylabel="signal")
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 1.1], [0.4, 0.2]]
+    assert figure.axes[0].get_ylabel() == "signal" and legend(figure) == ["He", "own"]
+
+
 def test_shares_by_width_stacks_the_parts_to_their_sum():
     figure = figures.shares_by_width([128, 512, 2048], {"embedding": [80, 50, 10], "ffn": [20, 50, 90]})
     low, high = figure.axes[0].collections

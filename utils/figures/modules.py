@@ -208,16 +208,21 @@ def _ridges(axes, layers: Sequence[np.ndarray], edges: np.ndarray, colour: str) 
     axes.tick_params(labelsize=8)
 
 
-def scale_by_depth(measured: Mapping[str, Sequence[float]], laws: Mapping[str, Sequence[float]]) -> Figure:
-    """The scale after each layer, from layer 1, on a logarithmic axis; the law's is a thin dark line."""
+def scale_by_depth(
+    measured: Mapping[str, Sequence[float]],
+    laws: Mapping[str, Sequence[float]] | None = None,
+    ylabel: str = "root mean square",
+) -> Figure:
+    """The scale after each layer, from layer 1, on a logarithmic axis; what the law says, if anything, is a thin line."""
     fig, axes = new_figure(7.4, 3.4)
     longest = max(map(len, measured.values()))
     for place, ((label, scales), colour) in enumerate(zip(measured.items(), LINES, strict=False)):
         layers = range(1, len(scales) + 1)
-        axes.plot(layers, laws[label], color=DARK, lw=0.9, label="the law" if place == 0 else None)
+        if laws:
+            axes.plot(layers, laws[label], color=DARK, lw=0.9, label="the law" if place == 0 else None)
         axes.plot(layers, scales, color=colour, lw=1.8, label=label, **signs(place, scales))
-    axes.set(yscale="log", xlim=(1, longest), xlabel="layer", ylabel="root mean square")
-    fig.legend(loc="outside upper center", ncols=len(measured) + 1, frameon=False)
+    axes.set(yscale="log", xlim=(1, longest), xlabel="layer", ylabel=ylabel)
+    fig.legend(loc="outside upper center", ncols=min(len(measured) + bool(laws), 4), frameon=False)
     return fig
 
 

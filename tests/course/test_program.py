@@ -4,8 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import repeat
 
 import pytest
+import torch
+import torch.nn.functional as F
 from bs4 import BeautifulSoup
 from helpers.paths import ROOT
 from test_course import code, markdown, write
@@ -33,6 +37,31 @@ def test_a_stage_runs_from_an_empty_folder_and_says_something(stage, tmp_path):
         command, cwd=tmp_path, env=kept | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
+
+
+@pytest.mark.slow
+def test_the_forecast_of_lecture_00_measures_what_it_says(monkeypatch):
+    """By a clock that stands still but for five products, 5, 4, 3, 4, 5 s, the steps, 1 s each, and the looks, 100 s."""
+    clock, operands = [], []
+
+    def takes(seconds: Iterator[float], function):
+        def timed(*inputs, **how):
+            if inputs[0].dim() == 2:  # not the sums of loading the data
+                clock.append(next(seconds))
+                operands.append(inputs[0])
+            return function(*inputs, **how)
+
+        return timed
+
+    monkeypatch.setattr("time.perf_counter", lambda: sum(clock))
+    monkeypatch.setattr(torch.Tensor, "__matmul__", takes(iter([5, 4, 3, 4, 5]), torch.Tensor.__matmul__))
+    monkeypatch.setattr(F, "cross_entropy", takes(repeat(1), F.cross_entropy))
+    monkeypatch.setattr(torch.Tensor, "argmax", takes(repeat(100), torch.Tensor.argmax))
+    (stage,) = (path for path in STAGES if path.stem == "00_napkin_math")
+    exec(compile(stage.read_text(), stage, "exec"), found := {})
+    assert {(a.shape, a.dtype) for a in operands[:5]} == {((1000, 1000), torch.float32)}
+    assert found["forecast"] == 6 * 50_890 * 50_000 / (2 * 1000**3 / 3)  # its best product takes 3 seconds
+    assert found["seconds"] == 1000 * 1 + 10 * 100  # without the look before it starts
 
 
 def test_the_stages_are_what_the_notebooks_end_with():

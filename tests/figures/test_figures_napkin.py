@@ -60,15 +60,6 @@ def test_what_binds_marks_a_number_of_days_on_the_curve():
     assert "16 days: 12B" in written(figure)
 
 
-def test_what_binds_draws_a_second_curve_and_marks_it_too():
-    days = np.geomspace(1, 10_000, 100)
-    curves = 3e9 * np.sqrt(days), 1e9 * np.sqrt(days)
-    figure = figures.what_binds(days, curves[0], {"alone": 5e9}, at=16, also={"slower": curves[1]})
-    assert np.allclose(figure.axes[0].lines[1].get_ydata(), curves[1] / 1e9)
-    assert "16 days: 12B" in written(figure) and "16 days: 4B" in written(figure)
-    assert figure.axes[0].get_ylim()[0] < 1
-
-
 def test_a_parameter_s_bytes_lie_side_by_side():
     recipes = {"fp32": {"weight": 4, "gradient": 4}, "mixed": {"weight": 2, "master copy of the weight": 4}}
     figure = figures.bytes_of_a_parameter(recipes)

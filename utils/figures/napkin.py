@@ -65,19 +65,15 @@ def what_binds(
     by_compute: np.ndarray,
     by_memory: dict[str, float],
     at: float | None = None,
-    also: dict[str, np.ndarray] | None = None,
 ) -> Figure:
     """The largest model against the days of a run: what compute allows (a curve), what each memory allows (lines).
 
     days, by_compute: (n,), parameters; by_memory: label -> parameters. Below both a model fits and can be trained in time.
-    at: a number of days to mark on the curves; also: label -> (n,), further curves, dashed.
+    at: a number of days to mark on the curve.
     """
     fig, axes = new_figure(7.4, 3.9)
     by_compute = np.asarray(by_compute) / 1e9
     axes.plot(days, by_compute, color=BLUE, linewidth=2, label="bound by compute, 20 tokens for each parameter")
-    others = {label: np.asarray(curve) / 1e9 for label, curve in (also or {}).items()}
-    for label, curve in others.items():
-        axes.plot(days, curve, color=BLUE, linestyle="--", linewidth=1.4, label=label)
     for (label, size), colour, dash in zip(by_memory.items(), (RED, ORANGE, GREEN, PURPLE), DASHES, strict=False):
         billions = size / 1e9
         axes.axhline(billions, color=colour, linestyle=dash, linewidth=1.4)
@@ -85,16 +81,14 @@ def what_binds(
         end, side = (days[0] * 1.05, "left") if crosses_late else (days[-1] * 0.95, "right")
         above = {"xytext": (0, 4), "textcoords": "offset points"}
         axes.annotate(f"{label}: {billions:.3g}B", (end, billions), fontsize=8, ha=side, **above)
-    for place, curve in enumerate([by_compute, *others.values()] if at is not None else []):
-        size = float(np.exp(np.interp(np.log(at), np.log(days), np.log(curve))))
-        if place == 0:
-            axes.vlines(at, 0, size, color=BLACK, linestyle=":", linewidth=1)  # down to the axis
+    if at is not None:
+        size = float(np.exp(np.interp(np.log(at), np.log(days), np.log(by_compute))))
+        axes.vlines(at, 0, size, color=BLACK, linestyle=":", linewidth=1)  # down to the axis
         axes.plot(at, size, "o", color=BLACK, markersize=6, zorder=3)
-        above = place == 0 and bool(others)  # the other curves lie below
-        beside = {"xytext": (-8, 4), "ha": "right", "va": "bottom"} if above else {"xytext": (8, -4), "va": "top"}
-        axes.annotate(f"{at:g} days: {size:.3g}B", (at, size), textcoords="offset points", **beside, **ON_WHITE)
+        beside = {"xytext": (8, -4), "textcoords": "offset points", "va": "top"}
+        axes.annotate(f"{at:g} days: {size:.3g}B", (at, size), **beside, **ON_WHITE)
     axes.set(xscale="log", yscale="log", xlabel="days of the run", ylabel="parameters, billions")
-    lowest = min(*by_compute, *(n / 1e9 for n in by_memory.values()), *(curve.min() for curve in others.values()))
+    lowest = min(*by_compute, *(n / 1e9 for n in by_memory.values()))
     axes.set(xlim=(days[0], days[-1]), ylim=(0.8 * lowest, None))
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_major_formatter("{x:,g}")

@@ -279,7 +279,7 @@ def answers_of_turns(cell) -> set[str]:
     return {name.id for name in names if name in within} - {name.id for name in names if name not in within}
 
 
-@pytest.mark.parametrize("name", ["02_dtypes_bit_by_bit", "07_bytes_in_detail"])
+@pytest.mark.parametrize("name", ["07_bytes_in_detail"])
 def test_every_mutant_of_what_a_proof_leans_on_makes_it_stale(name):
     """The mutants by which the strength of asserts is measured."""
     [path] = [path for path in notebooks_in(ROOT / "notebooks") if path.stem == name]
